@@ -25,7 +25,7 @@ use engine::{
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
-use testkit::Rng;
+use testkit::{RandomSteps, Rng};
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
 const FILE_MAX: u64 = 900 << 10;
@@ -377,52 +377,54 @@ fn a_volume_is_received() {
 
 #[test]
 fn nothing_is_left_of_a_stream_that_is_damaged() {
-    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
-    let into = NewPool::new("there").memory(128 << 20).create().unwrap();
-    let fs = from.filesystem("here").unwrap();
-    let mut rng = Rng::new(5);
-    let mut files = Vec::new();
-    let mut streams = Vec::new();
-    for (round, since) in [None, Some("@0")].into_iter().enumerate() {
-        for _ in 0..25 {
-            change(&mut rng, &fs, &mut files);
-        }
-        let name = format!("here@{round}");
-        engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
-        let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
-        streams.push(sent(&from, &name, since, forms));
-    }
-    receive(&into, &to("there/fs"), &streams[0]).unwrap();
-    let before = content(&into.look().unwrap(), "there/fs");
-    for round in 0..40 {
-        for (stream, target) in [(&streams[0], "there/new"), (&streams[1], "there/fs")] {
-            let mut bad = stream.clone();
-            match rng.below(3) {
-                0 => bad.truncate(rng.below(bad.len() as u64) as usize),
-                _ => {
-                    let at = 312 + rng.below(bad.len() as u64 - 312) as usize;
-                    bad[at] ^= 1 << rng.below(8);
-                }
+    testkit::scenario(5, |steps| {
+        let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+        let into = NewPool::new("there").memory(128 << 20).create().unwrap();
+        let fs = from.filesystem("here").unwrap();
+        let mut files = Vec::new();
+        let mut streams = Vec::new();
+        for (round, since) in [None, Some("@0")].into_iter().enumerate() {
+            for number in (0..25).filter_map(|_| steps.draw()) {
+                change(&mut Rng::new(number), &fs, &mut files);
             }
-            let e = receive(&into, &to(target), &bad).unwrap_err();
-            let is_stream = matches!(e.error.kind(), ErrorKind::BadStream(_));
-            assert!(is_stream, "round {round} {target}: {:?}", e.error);
+            let name = format!("here@{round}");
+            engine::datasets::snapshot(&from, &[&name], false, Vec::new()).unwrap();
+            let forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: false };
+            streams.push(sent(&from, &name, since, forms));
         }
-    }
-    assert!(into.suspended().is_none());
-    let view = into.look().unwrap();
-    assert_eq!(view.dsl().walk().len(), 2);
-    for hidden in ["there/new", "there/fs/%recv"] {
-        assert!(view.dsl().by_name(hidden).is_err(), "{hidden}");
-    }
-    assert!(content(&view, "there/fs") == before);
-    // It is received all the same afterwards.
-    receive(&into, &to("there/fs"), &streams[1]).unwrap();
-    compare(&from, "here@1", &into, "there/fs@1", "in the end");
-    let e = receive(&into, &to("there/x"), &[]).unwrap_err();
-    assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Unread));
-    let e = receive(&into, &to("there/x"), &[7; 4000]).unwrap_err();
-    assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Magic));
+        receive(&into, &to("there/fs"), &streams[0]).unwrap();
+        let before = content(&into.look().unwrap(), "there/fs");
+        for (round, number) in (0..40).filter_map(|n| Some((n, steps.draw()?))) {
+            let mut rng = Rng::new(number);
+            for (stream, target) in [(&streams[0], "there/new"), (&streams[1], "there/fs")] {
+                let mut bad = stream.clone();
+                match rng.below(3) {
+                    0 => bad.truncate(rng.below(bad.len() as u64) as usize),
+                    _ => {
+                        let at = 312 + rng.below(bad.len() as u64 - 312) as usize;
+                        bad[at] ^= 1 << rng.below(8);
+                    }
+                }
+                let e = receive(&into, &to(target), &bad).unwrap_err();
+                let is_stream = matches!(e.error.kind(), ErrorKind::BadStream(_));
+                assert!(is_stream, "round {round} {target}: {:?}", e.error);
+            }
+        }
+        assert!(into.suspended().is_none());
+        let view = into.look().unwrap();
+        assert_eq!(view.dsl().walk().len(), 2);
+        for hidden in ["there/new", "there/fs/%recv"] {
+            assert!(view.dsl().by_name(hidden).is_err(), "{hidden}");
+        }
+        assert!(content(&view, "there/fs") == before);
+        // It is received all the same afterwards.
+        receive(&into, &to("there/fs"), &streams[1]).unwrap();
+        compare(&from, "here@1", &into, "there/fs@1", "in the end");
+        let e = receive(&into, &to("there/x"), &[]).unwrap_err();
+        assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Unread));
+        let e = receive(&into, &to("there/x"), &[7; 4000]).unwrap_err();
+        assert_eq!(e.error.kind(), &ErrorKind::BadStream(StreamFault::Magic));
+    });
 }
 
 #[test]

@@ -176,11 +176,11 @@ fn long_requests_are_cut() {
 
 #[test]
 fn every_preset_ends_what_it_begins_and_repeats_itself() {
-    for preset in presets() {
+    testkit::scenarios((11..).zip(presets()), |steps, preset| {
         let mut requests = Vec::new();
-        let mut rng = Xoshiro256::seeded(11);
         let mut at = Duration::ZERO;
-        for id in 0..3000 {
+        for number in (0..3000).filter_map(|_| steps.draw()) {
+            let (id, mut rng) = (requests.len() as u64, testkit::Rng::new(number));
             at += Duration::from_micros(rng.below(2000));
             let kind = match rng.below(20) {
                 0 => ModelKind::Flush,
@@ -197,7 +197,7 @@ fn every_preset_ends_what_it_begins_and_repeats_itself() {
         let ends = run(5);
         let mut ids: Vec<u64> = ends.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
-        assert_eq!(ids, (0..3000).collect::<Vec<_>>(), "{}", preset.name);
+        assert_eq!(ids, (0..requests.len() as u64).collect::<Vec<_>>(), "{}", preset.name);
         for (id, end) in &ends {
             let (begun, request) = requests[*id as usize];
             // Lanes are for reads and writes.
@@ -209,7 +209,7 @@ fn every_preset_ends_what_it_begins_and_repeats_itself() {
         if matches!(preset.disk, Spec::Rotating(_)) {
             assert_ne!(ends, run(6), "{}: the seed says where the platter stands", preset.name);
         }
-    }
+    });
 }
 
 #[test]

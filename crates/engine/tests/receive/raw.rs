@@ -25,14 +25,17 @@ fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
 
 /// Changes a file system this many times, and its neighbour, a volume, once.
 fn work(
-    rng: &mut Rng,
+    steps: &RandomSteps,
     (fs, volume): (&Filesystem, &engine::Volume),
     files: &mut Vec<(Vec<u8>, u64)>,
     changes: usize,
 ) {
-    (0..changes).for_each(|_| change(rng, fs, files));
-    let data = bytes(rng, 200_000);
-    volume.write_at(rng.below(4 << 20), &data).unwrap();
+    let made = (0..changes).filter_map(|_| steps.draw());
+    made.for_each(|number| change(&mut Rng::new(number), fs, files));
+    if let Some(mut rng) = steps.draw().map(Rng::new) {
+        let data = bytes(&mut rng, 200_000);
+        volume.write_at(rng.below(4 << 20), &data).unwrap();
+    }
 }
 
 /// The property `keystatus`.
@@ -84,10 +87,10 @@ fn body(stream: &[u8]) -> Vec<u8> {
 /// than the sender's; then everything is read with the key.
 #[test]
 fn what_is_sent_raw_is_received_without_a_key() {
-    for (seed, suite) in [(1, "aes-256-gcm"), (2, "aes-128-ccm")] {
+    testkit::scenarios([(1, "aes-256-gcm"), (2, "aes-128-ccm")], |steps, suite| {
+        let (seed, mut rng) = (steps.seed(), Rng::new(steps.seed()));
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("there.img");
-        let mut rng = Rng::new(seed);
         let from = NewPool::new("here").memory(512 << 20).create().unwrap();
         let into = NewPool::new("there").file(&image, 512 << 20).unwrap();
         let into = into.with(|options| options.ashift = Some(12)).create().unwrap();
@@ -100,7 +103,7 @@ fn what_is_sent_raw_is_received_without_a_key() {
         let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
         let mut files = Vec::new();
         for round in 0..4 {
-            work(&mut rng, (&fs, &volume), &mut files, 60);
+            work(steps, (&fs, &volume), &mut files, 60);
             let since = (round > 0).then(|| format!("@{}", round - 1));
             for of in ["fs", "vol"] {
                 let name = format!("here/{of}@{round}");
@@ -156,7 +159,7 @@ fn what_is_sent_raw_is_received_without_a_key() {
         into.load_key("there/fs", KEY).unwrap();
         assert_eq!(key_status(&into, "there/fs"), "available");
         check_with(into, &image, &[("there/fs", KEY), ("there/vol", KEY)]);
-    }
+    });
 }
 
 #[test]
@@ -203,44 +206,46 @@ fn raw_streams_go_on_from_raw_streams_only() {
 
 #[test]
 fn forged_raw_records_change_nothing_that_was_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = dir.path().join("there.img");
-    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
-    let into = NewPool::new("there").file(&image, 512 << 20).unwrap().create().unwrap();
-    root(&from, Create::filesystem("here/fs").unwrap(), "on");
-    let mut rng = Rng::new(std::env::var("ZINC_SEED").map_or(4, |seed| seed.parse().unwrap()));
-    let streams = two_streams(&from, "here/fs", &mut rng, 15, RAW);
-    receive(&into, &to("there/fs"), &streams[0]).unwrap();
-    let (mut taken, mut refused) = (0, 0);
-    for round in 0..80 {
-        let (stream, target) = match round % 2 {
-            0 => (&streams[0], format!("there/new{round}")),
-            _ => (&streams[1], "there/fs".to_owned()),
-        };
-        let stream = forged(&mut rng, stream);
-        match receive(&into, &Receive { force: true, ..to(&target) }, &stream) {
-            Ok(_) => {
-                taken += 1;
-                if round % 2 == 0 {
-                    into.destroy_snapshots(&[format!("{target}@0")], false).unwrap();
-                    into.destroy_dataset(&target).unwrap();
-                } else {
-                    into.destroy_snapshots(&[format!("{target}@1")], false).unwrap();
+    let seed = std::env::var("ZINC_SEED").map_or(4, |seed| seed.parse().unwrap());
+    testkit::scenario(seed, |steps| {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("there.img");
+        let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+        let into = NewPool::new("there").file(&image, 512 << 20).unwrap().create().unwrap();
+        root(&from, Create::filesystem("here/fs").unwrap(), "on");
+        let streams = two_streams(&from, "here/fs", &mut Rng::new(steps.seed()), 15, RAW);
+        receive(&into, &to("there/fs"), &streams[0]).unwrap();
+        let (mut taken, mut refused) = (0, 0);
+        for (round, number) in (0..80).filter_map(|n| Some((n, steps.draw()?))) {
+            let (stream, target) = match round % 2 {
+                0 => (&streams[0], format!("there/new{round}")),
+                _ => (&streams[1], "there/fs".to_owned()),
+            };
+            let stream = forged(&mut Rng::new(number), stream);
+            match receive(&into, &Receive { force: true, ..to(&target) }, &stream) {
+                Ok(_) => {
+                    taken += 1;
+                    if round % 2 == 0 {
+                        into.destroy_snapshots(&[format!("{target}@0")], false).unwrap();
+                        into.destroy_dataset(&target).unwrap();
+                    } else {
+                        into.destroy_snapshots(&[format!("{target}@1")], false).unwrap();
+                    }
+                }
+                Err(e) => {
+                    refused += 1;
+                    let is_known =
+                        matches!(e.error.kind(), ErrorKind::BadStream(_) | ErrorKind::Refused(_));
+                    assert!(is_known, "round {round}: {:?}", e.error);
                 }
             }
-            Err(e) => {
-                refused += 1;
-                let is_known =
-                    matches!(e.error.kind(), ErrorKind::BadStream(_) | ErrorKind::Refused(_));
-                assert!(is_known, "round {round}: {:?}", e.error);
-            }
+            assert!(into.suspended().is_none(), "round {round}");
         }
-        assert!(into.suspended().is_none(), "round {round}");
-    }
-    assert!(taken > 5 && refused > 5, "{taken} {refused}");
-    into.load_key("there/fs", KEY).unwrap();
-    compare(&from, "here/fs@0", &into, "there/fs@0", "in the end");
-    check_with(into, &image, &[("there/fs", KEY)]);
+        assert!(taken > 5 && refused > 5, "{taken} {refused}");
+        into.load_key("there/fs", KEY).unwrap();
+        compare(&from, "here/fs@0", &into, "there/fs@0", "in the end");
+        check_with(into, &image, &[("there/fs", KEY)]);
+    });
 }
 
 /// What the machine does, without a key: it receives what was sent raw, sends on what was received
@@ -285,14 +290,16 @@ fn the_kernel_takes_and_sends_raw_streams() {
     std::fs::File::create(&images[2]).unwrap().set_len(256 << 20).unwrap();
     let from = NewPool::new("here").file(&images[0], 256 << 20).unwrap().create().unwrap();
     let into = NewPool::new("there").file(&images[1], 256 << 20).unwrap().create().unwrap();
-    let mut rng = Rng::new(std::env::var("ZINC_SEED").map_or(1, |seed| seed.parse().unwrap()));
+    // Not made shorter: the kernel takes minutes for each.
+    let seed = std::env::var("ZINC_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let steps = RandomSteps::new(seed);
     let new = Create::filesystem("here/fs").unwrap().set("xattr", "sa").unwrap();
     root(&from, new.set("dnodesize", "auto").unwrap(), "aes-256-gcm");
     root(&from, Create::volume("here/vol", 8 << 20).unwrap(), "aes-192-ccm");
     let (fs, volume) = (from.filesystem("here/fs").unwrap(), from.volume("here/vol").unwrap());
     let mut files = Vec::new();
     for round in 0..4 {
-        work(&mut rng, (&fs, &volume), &mut files, 30);
+        work(&steps, (&fs, &volume), &mut files, 30);
         let since = (round > 0).then(|| format!("@{}", round - 1));
         for of in ["fs", "vol"] {
             let name = format!("here/{of}@{round}");

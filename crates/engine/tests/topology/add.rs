@@ -1,10 +1,11 @@
 //! Vdevs that are added to a pool while it is used.
 
 use super::random::Bench;
-use super::{DEVICE_BYTES, Run, holds, holds_model, no_problems, run, whole};
+use super::{DEVICE_BYTES, Run, holds, holds_model, no_problems, prepared, run, whole};
 use engine::LivePool;
 use engine::live::{Devices, NewTop, SpaceClass};
 use poolkit::Shape;
+use testkit::{scenario, scenarios};
 
 /// Adds a device that stands alone; its number among the top-level vdevs.
 fn add(pool: &LivePool, bench: &Bench, device: usize, class: SpaceClass) -> bool {
@@ -22,8 +23,8 @@ fn allocated(pool: &LivePool) -> Vec<u64> {
 /// It is used at once by the pool that got it, and everything on it is there afterwards.
 #[test]
 fn a_vdev_is_used_by_the_pool_that_is_open() {
-    for (seed, class) in [(2200, SpaceClass::Normal), (2201, SpaceClass::Special)] {
-        let mut run = run(seed, Shape::Disk, 40);
+    scenarios([(2200, SpaceClass::Normal), (2201, SpaceClass::Special)], |steps, class| {
+        let mut run = run(steps, Shape::Disk, 40);
         let device = run.bench.extra();
         assert!(add(run.pool(), &run.bench, device, class));
         (0..60).for_each(|_| run.step());
@@ -33,28 +34,31 @@ fn a_vdev_is_used_by_the_pool_that_is_open() {
         no_problems(run.pool());
         let (bench, model) = run.finish();
         holds(&bench, &model);
-    }
+    });
 }
 
 /// Synchronous writes go to a log device that came a moment before, and are replayed from there.
 #[test]
 fn a_log_device_is_used_by_the_pool_that_is_open() {
-    let mut run = Run::new(2202, Bench::new(Shape::Disk, DEVICE_BYTES, 12));
-    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-    (0..40).for_each(|_| run.step());
-    let device = run.bench.extra();
-    assert!(add(run.pool(), &run.bench, device, SpaceClass::Log));
-    let mut most = 0;
-    for _ in 0..80 {
-        run.step();
-        run.promise();
-        most = most.max(allocated(run.pool())[1]);
-    }
-    assert!(most > 0, "nothing was written to the log device");
-    run.crash(|bench, pool| bench.check(pool));
-    (0..10).for_each(|_| run.step());
-    let (bench, model) = run.finish();
-    holds(&bench, &model);
+    scenario(2202, |steps| {
+        let mut run =
+            Run::new(steps.seed(), Bench::new(Shape::Disk, DEVICE_BYTES, 12)).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..40).for_each(|_| run.step());
+        let device = run.bench.extra();
+        assert!(add(run.pool(), &run.bench, device, SpaceClass::Log));
+        let mut most = 0;
+        for _ in 0..80 {
+            run.step();
+            run.promise();
+            most = most.max(allocated(run.pool())[1]);
+        }
+        assert!(most > 0, "nothing was written to the log device");
+        run.crash(|bench, pool| bench.check(pool));
+        (0..10).for_each(|_| run.step());
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
 }
 
 /// The power fails after any number of writes: the pool has the vdev, or goes without it, and gets
@@ -62,7 +66,7 @@ fn a_log_device_is_used_by_the_pool_that_is_open() {
 #[test]
 fn an_addition_may_end_at_any_write() {
     for (seed, class) in [(2203, SpaceClass::Normal), (2204, SpaceClass::Log)] {
-        let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
+        let (mut bench, model) = prepared(seed, Shape::Disk, 30).finish();
         bench.faults.clear();
         let device = bench.extra();
         let before = bench.devices.clone();

@@ -1,16 +1,17 @@
 //! A state of the pool that is kept, and going back to it.
 
 use super::random::{Bench, Model, Run};
-use super::{holds_model, no_problems, run, whole};
+use super::{holds_model, no_problems, prepared, run, whole};
 use engine::errors::PoolError;
 use engine::live::{NewTop, SpaceClass};
 use engine::pools::CheckpointState;
 use poolkit::{SHAPES, Shape};
 use std::sync::Arc;
+use testkit::{RandomSteps, scenario, scenarios};
 
 /// A run with some history, a checkpoint, and as much history behind it; with the model of each.
-fn with_checkpoint(seed: u64, shape: Shape, ops: u64) -> (Bench, Model, Model) {
-    let mut run = run(seed, shape, ops);
+fn with_checkpoint(steps: &RandomSteps, shape: Shape, ops: u64) -> (Bench, Model, Model) {
+    let mut run = run(steps, shape, ops);
     run.pool().sync().unwrap();
     let kept = run.model.clone();
     run.pool().checkpoint().unwrap();
@@ -27,8 +28,8 @@ fn state(bench: &Bench) -> CheckpointState {
 
 #[test]
 fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
-    for (seed, shape) in (1800..).zip(SHAPES) {
-        let (bench, kept, model) = with_checkpoint(seed, shape, 60);
+    scenarios((1800..).zip(SHAPES), |steps, shape| {
+        let (bench, kept, model) = with_checkpoint(steps, shape, 60);
         assert_eq!(state(&bench), CheckpointState::Exists, "{shape:?}");
         // All of both states is there, and what zinc and zdb count agrees.
         holds_model(&bench, &model, &format!("{shape:?}"));
@@ -52,15 +53,15 @@ fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
         bench.devices = before;
         bench.faults.clear();
         goes_back(&bench, &kept, &format!("{shape:?}"));
-    }
+    });
 }
 
 /// What the txg of the discard itself frees, of datasets and of their logs, is the checkpoint's
 /// until then: nothing of it is left over.
 #[test]
 fn a_checkpoint_is_discarded_while_the_pool_is_worked_with() {
-    for (seed, shape) in (1860..).zip(SHAPES) {
-        let mut run = run(seed, shape, 60);
+    scenarios((1860..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         for round in 0..8 {
             let case = format!("{shape:?}, round {round}");
             run.promise();
@@ -85,7 +86,7 @@ fn a_checkpoint_is_discarded_while_the_pool_is_worked_with() {
         assert_eq!(bench.open().space().checkpoint(), 0, "{shape:?}");
         holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
-    }
+    });
 }
 
 fn goes_back(bench: &Bench, kept: &Model, case: &str) {
@@ -102,16 +103,18 @@ fn goes_back(bench: &Bench, kept: &Model, case: &str) {
 /// The pool goes on being worked with after it went back, and takes another checkpoint.
 #[test]
 fn a_pool_that_went_back_is_one_as_any() {
-    let (bench, kept, _) = with_checkpoint(1820, Shape::Raidz1, 60);
-    let pool = bench.rewind().unwrap();
-    let mut run = Run::go_on(1821, bench, kept, pool);
-    (0..40).for_each(|_| run.step());
-    run.pool().checkpoint().unwrap();
-    (0..40).for_each(|_| run.step());
-    no_problems(run.pool());
-    let (bench, model) = run.finish();
-    holds_model(&bench, &model, "went back");
-    bench.zdb();
+    scenario(1820, |steps| {
+        let (bench, kept, _) = with_checkpoint(steps, Shape::Raidz1, 60);
+        let pool = bench.rewind().unwrap();
+        let mut run = Run::go_on(steps.seed(), bench, kept, pool).following(steps);
+        (0..40).for_each(|_| run.step());
+        run.pool().checkpoint().unwrap();
+        (0..40).for_each(|_| run.step());
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        holds_model(&bench, &model, "went back");
+        bench.zdb();
+    });
 }
 
 /// The power fails after any number of writes: the pool has gone back, or not at all, and the
@@ -119,7 +122,7 @@ fn a_pool_that_went_back_is_one_as_any() {
 #[test]
 fn going_back_may_end_at_any_write() {
     for (seed, shape) in [(1830, Shape::Disk), (1831, Shape::Mirror)] {
-        let (mut bench, kept, model) = with_checkpoint(seed, shape, 40);
+        let (mut bench, kept, model) = with_checkpoint(&RandomSteps::new(seed), shape, 40);
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
@@ -154,9 +157,9 @@ fn going_back_may_end_at_any_write() {
 fn making_and_discarding_may_end_at_any_write() {
     for is_discarded in [false, true] {
         let (mut bench, _, model) = match is_discarded {
-            true => with_checkpoint(1840, Shape::Disk, 60),
+            true => with_checkpoint(&RandomSteps::new(1840), Shape::Disk, 60),
             false => {
-                let (bench, model) = run(1841, Shape::Disk, 60).finish();
+                let (bench, model) = prepared(1841, Shape::Disk, 60).finish();
                 (bench, model.clone(), model)
             }
         };
@@ -197,29 +200,32 @@ fn making_and_discarding_may_end_at_any_write() {
 /// The vdevs and the guid stay what they are; vdevs may come, and are gone after going back.
 #[test]
 fn a_pool_with_a_checkpoint_keeps_its_devices() {
-    let (mut bench, kept, _) = with_checkpoint(1850, Shape::Mirror, 30);
-    let new = bench.extra();
-    let pool = bench.import();
-    let leaf = super::guid(&pool, 0);
-    let exists = |r: Result<(), PoolError>| matches!(r, Err(PoolError::CheckpointExists { .. }));
-    let spec = bench.leaf(new);
-    assert!(exists(pool.attach(leaf, &spec, bench.write_ref(new))));
-    assert!(exists(pool.replace(leaf, &spec, bench.write_ref(new))));
-    assert!(exists(pool.detach(leaf)));
-    assert!(exists(pool.reguid(None).map(drop)));
-    let devices = [(format!("mem{new}"), bench.write_ref(new))].into_iter().collect();
-    pool.add_tops(&[NewTop { spec, class: SpaceClass::Normal }], Some(12), &devices).unwrap();
-    pool.export().unwrap();
-    let pool = bench.import();
-    assert_eq!(pool.view().vdevs().tops().count(), 2);
-    pool.export().unwrap();
-    bench.zdb();
-    let pool = bench.rewind().unwrap();
-    assert_eq!(pool.view().vdevs().tops().count(), 1);
-    pool.export().unwrap();
-    assert_eq!(bench.open().vdevs().tops().count(), 1);
-    bench.away = vec![new];
-    goes_on(&bench, &kept);
+    scenario(1850, |steps| {
+        let (mut bench, kept, _) = with_checkpoint(steps, Shape::Mirror, 30);
+        let new = bench.extra();
+        let pool = bench.import();
+        let leaf = super::guid(&pool, 0);
+        let exists =
+            |r: Result<(), PoolError>| matches!(r, Err(PoolError::CheckpointExists { .. }));
+        let spec = bench.leaf(new);
+        assert!(exists(pool.attach(leaf, &spec, bench.write_ref(new))));
+        assert!(exists(pool.replace(leaf, &spec, bench.write_ref(new))));
+        assert!(exists(pool.detach(leaf)));
+        assert!(exists(pool.reguid(None).map(drop)));
+        let devices = [(format!("mem{new}"), bench.write_ref(new))].into_iter().collect();
+        pool.add_tops(&[NewTop { spec, class: SpaceClass::Normal }], Some(12), &devices).unwrap();
+        pool.export().unwrap();
+        let pool = bench.import();
+        assert_eq!(pool.view().vdevs().tops().count(), 2);
+        pool.export().unwrap();
+        bench.zdb();
+        let pool = bench.rewind().unwrap();
+        assert_eq!(pool.view().vdevs().tops().count(), 1);
+        pool.export().unwrap();
+        assert_eq!(bench.open().vdevs().tops().count(), 1);
+        bench.away = vec![new];
+        goes_on(&bench, &kept);
+    });
 }
 
 fn goes_on(bench: &Bench, kept: &Model) {

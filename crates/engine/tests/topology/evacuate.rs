@@ -1,7 +1,7 @@
 //! Vdevs with data that are removed, while the pool is worked with.
 
 use super::random::{Bench, Model, Run};
-use super::{EIO, holds_model, no_problems, run, whole};
+use super::{EIO, holds_model, no_problems, prepared, run, whole};
 use engine::LivePool;
 use engine::inside::device::Fault;
 use engine::inside::ondisk::config::VdevKind;
@@ -11,6 +11,7 @@ use engine::live::{Devices, NewTop, SpaceClass, VdevSpec};
 use poolkit::Shape;
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::{RandomSteps, scenario, scenarios};
 
 const LONG: Duration = Duration::from_mins(10);
 
@@ -61,9 +62,9 @@ const REMOVABLE: [(Shape, u64, &[usize]); 4] = [
 
 #[test]
 fn a_vdev_goes_while_the_pool_is_worked_with() {
-    for (seed, (shape, id, devices)) in (2000..).zip(REMOVABLE) {
+    scenarios((2000..).zip(REMOVABLE), |steps, (shape, id, devices)| {
         let case = format!("{shape:?} without {id}");
-        let mut run = run(seed, shape, 80);
+        let mut run = run(steps, shape, 80);
         set(run.pool(), Tunable::RemovalPiece, 16 << 10);
         run.pool().sync().unwrap();
         set(run.pool(), Tunable::RemovalSuspend, 1);
@@ -90,12 +91,12 @@ fn a_vdev_goes_while_the_pool_is_worked_with() {
         assert_eq!(record.copied, record.to_copy, "{case}");
         let bench = without(bench, &model, devices, &case);
         bench.zdb();
-    }
+    });
 }
 
 /// A pool of two mirrors, the second of which was added.
-fn two_mirrors(seed: u64) -> Run {
-    let (mut bench, model) = run(seed, Shape::Mirror, 60).finish();
+fn two_mirrors(steps: &RandomSteps) -> Run {
+    let (mut bench, model) = run(steps, Shape::Mirror, 60).finish();
     bench.faults.clear();
     let new = [bench.extra(), bench.extra()];
     let sides = new.map(|n| bench.leaf(n)).to_vec();
@@ -106,7 +107,7 @@ fn two_mirrors(seed: u64) -> Run {
     pool.export().unwrap();
     let bench = bench.breakable();
     let pool = bench.import();
-    let mut run = Run::go_on(seed, bench, model, pool);
+    let mut run = Run::go_on(steps.seed(), bench, model, pool).following(steps);
     (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
     (0..40).for_each(|_| run.step());
     run
@@ -115,23 +116,25 @@ fn two_mirrors(seed: u64) -> Run {
 /// A mirror goes, with both sides, to another.
 #[test]
 fn a_mirror_goes_to_a_mirror() {
-    let mut run = two_mirrors(2010);
-    run.pool().remove_top(top(run.pool(), 0)).unwrap();
-    assert!(run.pool().wait_for_removal(LONG).unwrap());
-    (0..40).for_each(|_| run.step());
-    no_problems(run.pool());
-    let (bench, model) = run.finish();
-    let bench = without(bench, &model, &[0, 1], "both sides");
-    bench.zdb();
-    without(bench, &model, &[0, 1, 2], "and one of the others");
+    scenario(2010, |steps| {
+        let mut run = two_mirrors(steps);
+        run.pool().remove_top(top(run.pool(), 0)).unwrap();
+        assert!(run.pool().wait_for_removal(LONG).unwrap());
+        (0..40).for_each(|_| run.step());
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        let bench = without(bench, &model, &[0, 1], "both sides");
+        bench.zdb();
+        without(bench, &model, &[0, 1, 2], "and one of the others");
+    });
 }
 
 /// A side of the mirror that takes the copies misses them, and is brought up to date while the
 /// removal runs, or behind it: blocks are as old as their copies.
 #[test]
 fn a_side_that_missed_the_copies_is_brought_up_to_date() {
-    for (seed, is_early) in [(2015, true), (2016, false)] {
-        let mut run = two_mirrors(seed);
+    scenarios([(2015, true), (2016, false)], |steps, is_early| {
+        let mut run = two_mirrors(steps);
         set(run.pool(), Tunable::RemovalPiece, 4 << 10);
         set(run.pool(), Tunable::RemovalSuspend, 1);
         run.pool().remove_top(top(run.pool(), 0)).unwrap();
@@ -165,107 +168,116 @@ fn a_side_that_missed_the_copies_is_brought_up_to_date() {
         );
         let (bench, model) = run.finish();
         without(bench, &model, &[0, 1, 2], &format!("{is_early}"));
-    }
+    });
 }
 
 /// One side of the vdev that goes is damaged where nothing has read yet.
 #[test]
 fn sides_that_differ_call_a_removal_off() {
-    let run = two_mirrors(2018);
-    run.bench.faults[0].add(Fault::flip(4 << 20..u64::MAX, 64));
-    run.pool().remove_top(top(run.pool(), 0)).unwrap();
-    let why = run.pool().wait_for_removal(LONG).unwrap_err().to_string();
-    assert!(why.contains("different data"), "{why}");
-    run.bench.faults[0].clear();
-    run.pool().remove_top(top(run.pool(), 0)).unwrap();
-    assert!(run.pool().wait_for_removal(LONG).unwrap());
-    let (bench, model) = run.finish();
-    without(bench, &model, &[0, 1], "mended").zdb();
+    scenario(2018, |steps| {
+        let run = two_mirrors(steps);
+        run.bench.faults[0].add(Fault::flip(4 << 20..u64::MAX, 64));
+        run.pool().remove_top(top(run.pool(), 0)).unwrap();
+        let why = run.pool().wait_for_removal(LONG).unwrap_err().to_string();
+        assert!(why.contains("different data"), "{why}");
+        run.bench.faults[0].clear();
+        run.pool().remove_top(top(run.pool(), 0)).unwrap();
+        assert!(run.pool().wait_for_removal(LONG).unwrap());
+        let (bench, model) = run.finish();
+        without(bench, &model, &[0, 1], "mended").zdb();
+    });
 }
 
 /// One is removed, and then the vdev that it went to, in part.
 #[test]
 fn a_vdev_goes_that_another_went_to() {
-    let mut run = run(2020, Shape::Disks3, 80);
-    run.bench.faults.clear();
-    for id in [1, 0] {
-        run.pool().remove_top(top(run.pool(), id)).unwrap();
-        assert!(run.pool().wait_for_removal(LONG).unwrap());
-        (0..30).for_each(|_| run.step());
-        is_whole_now(&run, &format!("without {id}"));
-        run.reopen(id);
-    }
-    // The last one is all there is.
-    assert!(run.pool().remove_top(top(run.pool(), 2)).is_err());
-    let seen = run.pool().look().unwrap();
-    let kinds: Vec<_> = seen.config().vdev_tree.children.iter().map(|t| t.kind.clone()).collect();
-    assert_eq!(kinds[..2], [VdevKind::Indirect, VdevKind::Indirect]);
-    let (bench, model) = run.finish();
-    without(bench, &model, &[0, 1], "the last one").zdb();
+    scenario(2020, |steps| {
+        let mut run = run(steps, Shape::Disks3, 80);
+        run.bench.faults.clear();
+        for id in [1, 0] {
+            run.pool().remove_top(top(run.pool(), id)).unwrap();
+            assert!(run.pool().wait_for_removal(LONG).unwrap());
+            (0..30).for_each(|_| run.step());
+            is_whole_now(&run, &format!("without {id}"));
+            run.reopen(id);
+        }
+        // The last one is all there is.
+        assert!(run.pool().remove_top(top(run.pool(), 2)).is_err());
+        let seen = run.pool().look().unwrap();
+        let kinds: Vec<_> =
+            seen.config().vdev_tree.children.iter().map(|t| t.kind.clone()).collect();
+        assert_eq!(kinds[..2], [VdevKind::Indirect, VdevKind::Indirect]);
+        let (bench, model) = run.finish();
+        without(bench, &model, &[0, 1], "the last one").zdb();
+    });
 }
 
 #[test]
 fn a_removal_is_called_off_and_asked_for_again() {
-    let mut run = run(2030, Shape::Disks3, 80);
-    run.bench.faults.clear();
-    assert!(run.pool().cancel_removal().is_err());
-    // There are more than a thousand pieces: how many txgs end before the removal is suspended
-    // again is left to the machine, but not so many.
-    for txgs in [0, 3, 7] {
-        super::random::add_large(run.pool(), 24 << 20);
-        set(run.pool(), Tunable::RemovalPiece, 4 << 10);
-        set(run.pool(), Tunable::RemovalSuspend, 1);
-        run.pool().remove_top(top(run.pool(), 1)).unwrap();
-        assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
-        for _ in 0..txgs {
-            (0..4).for_each(|_| run.step());
-            one_txg(run.pool());
+    scenario(2030, |steps| {
+        let mut run = run(steps, Shape::Disks3, 80);
+        run.bench.faults.clear();
+        assert!(run.pool().cancel_removal().is_err());
+        // There are more than a thousand pieces: how many txgs end before the removal is suspended
+        // again is left to the machine, but not so many.
+        for txgs in [0, 3, 7] {
+            super::random::add_large(run.pool(), 24 << 20);
+            set(run.pool(), Tunable::RemovalPiece, 4 << 10);
+            set(run.pool(), Tunable::RemovalSuspend, 1);
+            run.pool().remove_top(top(run.pool(), 1)).unwrap();
+            assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
+            for _ in 0..txgs {
+                (0..4).for_each(|_| run.step());
+                one_txg(run.pool());
+            }
+            assert!(run.pool().removing().is_some());
+            run.pool().cancel_removal().unwrap();
+            no_problems(run.pool());
+            (0..20).for_each(|_| run.step());
+            is_whole_now(&run, &format!("called off after {txgs}"));
+            run.pool().destroy_dataset("tank/large").unwrap();
+            run.reopen(txgs);
+            assert!(run.pool().removing().is_none());
         }
-        assert!(run.pool().removing().is_some());
-        run.pool().cancel_removal().unwrap();
-        no_problems(run.pool());
-        (0..20).for_each(|_| run.step());
-        is_whole_now(&run, &format!("called off after {txgs}"));
-        run.pool().destroy_dataset("tank/large").unwrap();
-        run.reopen(txgs);
-        assert!(run.pool().removing().is_none());
-    }
-    set(run.pool(), Tunable::RemovalSuspend, 0);
-    run.pool().remove_top(top(run.pool(), 1)).unwrap();
-    assert!(run.pool().wait_for_removal(LONG).unwrap());
-    let (bench, model) = run.finish();
-    without(bench, &model, &[1], "in the end").zdb();
+        set(run.pool(), Tunable::RemovalSuspend, 0);
+        run.pool().remove_top(top(run.pool(), 1)).unwrap();
+        assert!(run.pool().wait_for_removal(LONG).unwrap());
+        let (bench, model) = run.finish();
+        without(bench, &model, &[1], "in the end").zdb();
+    });
 }
 
 /// The pool is exported, closed, or its process killed in the middle, again and again.
 #[test]
 fn a_removal_goes_on_in_another_process() {
-    let mut run = run(2040, Shape::Disks3, 80);
-    run.bench.faults.clear();
-    set(run.pool(), Tunable::RemovalPiece, 16 << 10);
-    set(run.pool(), Tunable::RemovalSuspend, 1);
-    run.pool().remove_top(top(run.pool(), 1)).unwrap();
-    for how in 0..9 {
-        run.reopen(how);
+    scenario(2040, |steps| {
+        let mut run = run(steps, Shape::Disks3, 80);
+        run.bench.faults.clear();
         set(run.pool(), Tunable::RemovalPiece, 16 << 10);
         set(run.pool(), Tunable::RemovalSuspend, 1);
-        (0..4).for_each(|_| run.step());
-        one_txg(run.pool());
-        no_problems(run.pool());
-    }
-    is_whole_now(&run, "in the middle");
-    set(run.pool(), Tunable::RemovalSuspend, 0);
-    run.pool().sync().unwrap();
-    assert!(run.pool().wait_for_removal(LONG).unwrap());
-    let (bench, model) = run.finish();
-    assert_eq!(state(&bench), State::Finished);
-    without(bench, &model, &[1], "in the end").zdb();
+        run.pool().remove_top(top(run.pool(), 1)).unwrap();
+        for how in 0..9 {
+            run.reopen(how);
+            set(run.pool(), Tunable::RemovalPiece, 16 << 10);
+            set(run.pool(), Tunable::RemovalSuspend, 1);
+            (0..4).for_each(|_| run.step());
+            one_txg(run.pool());
+            no_problems(run.pool());
+        }
+        is_whole_now(&run, "in the middle");
+        set(run.pool(), Tunable::RemovalSuspend, 0);
+        run.pool().sync().unwrap();
+        assert!(run.pool().wait_for_removal(LONG).unwrap());
+        let (bench, model) = run.finish();
+        assert_eq!(state(&bench), State::Finished);
+        without(bench, &model, &[1], "in the end").zdb();
+    });
 }
 
 /// The power fails after any number of writes of a removal: the next to open the pool goes on.
 #[test]
 fn a_removal_may_be_cut_off_at_any_write() {
-    let (mut bench, model) = run(2050, Shape::Disks3, 40).finish();
+    let (mut bench, model) = prepared(2050, Shape::Disks3, 40).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
     let mut states = Vec::new();
@@ -307,35 +319,40 @@ fn a_removal_may_be_cut_off_at_any_write() {
 /// What cannot be read, or is not the same on both sides, calls the removal off.
 #[test]
 fn what_cannot_be_known_to_be_right_is_not_copied() {
-    let run = run(2060, Shape::Disks3, 80);
-    run.bench.faults[1].add(Fault::fail(4 << 20..u64::MAX, EIO));
-    run.pool().remove_top(top(run.pool(), 1)).unwrap();
-    let why = run.pool().wait_for_removal(LONG).unwrap_err().to_string();
-    assert!(why.contains("can be read"), "{why}");
-    assert!(run.pool().removing().is_none());
-    run.bench.faults[1].clear();
-    no_problems(run.pool());
-    let (bench, model) = run.finish();
-    assert_eq!(state(&bench), State::Canceled);
-    without(bench, &model, &[], "called off").zdb();
+    scenario(2060, |steps| {
+        let run = run(steps, Shape::Disks3, 80);
+        run.bench.faults[1].add(Fault::fail(4 << 20..u64::MAX, EIO));
+        run.pool().remove_top(top(run.pool(), 1)).unwrap();
+        let why = run.pool().wait_for_removal(LONG).unwrap_err().to_string();
+        assert!(why.contains("can be read"), "{why}");
+        assert!(run.pool().removing().is_none());
+        run.bench.faults[1].clear();
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        assert_eq!(state(&bench), State::Canceled);
+        without(bench, &model, &[], "called off").zdb();
+    });
 }
 
 #[test]
 fn what_cannot_be_removed_is_refused() {
-    for (seed, shape) in [(2070, Shape::Raidz1), (2071, Shape::Disk), (2072, Shape::Mirror)] {
-        let run = run(seed, shape, 10);
+    let all = [Shape::Raidz1, Shape::Disk, Shape::Mirror];
+    scenarios((2070..).zip(all), |steps, shape| {
+        let run = run(steps, shape, 10);
         let why = run.pool().remove_top(top(run.pool(), 0)).unwrap_err().to_string();
         let want = if shape == Shape::Raidz1 { "not be raidz" } else { "out of space" };
         assert!(why.contains(want), "{shape:?}: {why}");
         assert!(run.pool().removing().is_none());
-    }
-    let run = run(2073, Shape::Disks3, 10);
-    run.pool().sync().unwrap();
-    run.pool().checkpoint().unwrap();
-    assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
-    run.pool().discard_checkpoint().unwrap();
-    super::wait_for_discard(run.pool()).unwrap();
-    set(run.pool(), Tunable::RemovalSuspend, 1);
-    run.pool().remove_top(top(run.pool(), 0)).unwrap();
-    assert!(run.pool().checkpoint().is_err());
+    });
+    scenario(2073, |steps| {
+        let run = run(steps, Shape::Disks3, 10);
+        run.pool().sync().unwrap();
+        run.pool().checkpoint().unwrap();
+        assert!(run.pool().remove_top(top(run.pool(), 0)).is_err());
+        run.pool().discard_checkpoint().unwrap();
+        super::wait_for_discard(run.pool()).unwrap();
+        set(run.pool(), Tunable::RemovalSuspend, 1);
+        run.pool().remove_top(top(run.pool(), 0)).unwrap();
+        assert!(run.pool().checkpoint().is_err());
+    });
 }

@@ -61,8 +61,8 @@ fn last_top(bench: &Bench) -> usize {
 /// All devices of a vdev but one, and then this one too, while the pool is worked with.
 #[test]
 fn what_devices_have_grown_by_is_used() {
-    for (seed, shape) in (2100..).zip(SHAPES) {
-        let mut run = run(seed, shape, 60);
+    scenarios((2100..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         let (all, before) = (run.bench.devices.len(), sizes(run.pool()));
         lengthen(&run.bench, &(0..all - 1).collect::<Vec<_>>());
         expand_all(run.pool());
@@ -91,16 +91,16 @@ fn what_devices_have_grown_by_is_used() {
         no_problems(run.pool());
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
-    }
+    });
 }
 
 /// Devices that grew while the pool was not open: they are used when that is asked for, or by the
 /// import itself when the property says so.
 #[test]
 fn an_import_uses_what_devices_have_grown_by() {
-    for (seed, shape) in (2120..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]) {
+    scenarios((2120..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]), |steps, shape| {
         for is_wanted in [false, true] {
-            let mut run = run(seed, shape, 40);
+            let mut run = run(steps, shape, 40);
             let before = sizes(run.pool());
             if is_wanted {
                 let on = StoredPropertyValue::Number(1);
@@ -116,14 +116,14 @@ fn an_import_uses_what_devices_have_grown_by() {
             let (bench, model) = run.finish();
             holds_on_each(bench, &model);
         }
-    }
+    });
 }
 
 /// The power fails after any number of writes: the pool has the space, or not yet, and is whole.
 #[test]
 fn growing_may_end_at_any_write() {
     for (seed, shape) in [(2140, Shape::Disk), (2141, Shape::Mirror), (2142, Shape::Raidz1)] {
-        let (mut bench, model) = run(seed, shape, 30).finish();
+        let (mut bench, model) = prepared(seed, shape, 30).finish();
         bench.faults.clear();
         let before = bench.devices.clone();
         let mut cuts = [0, 0];
@@ -160,20 +160,22 @@ fn growing_may_end_at_any_write() {
 /// A pool that has grown since its checkpoint goes back, and can grow again.
 #[test]
 fn a_checkpoint_is_of_the_size_of_its_time() {
-    let run = run(2160, Shape::Mirror, 40);
-    run.pool().sync().unwrap();
-    let (kept, before) = (run.model.clone(), sizes(run.pool()));
-    run.pool().checkpoint().unwrap();
-    lengthen(&run.bench, &[0, 1]);
-    expand_all(run.pool());
-    assert!(sizes(run.pool())[0] > before[0]);
-    add_large(run.pool(), LARGE_BYTES);
-    let (bench, _) = run.finish();
-    bench.zdb();
-    let pool = bench.rewind().unwrap();
-    assert_eq!(sizes(&pool), before);
-    expand_all(&pool);
-    assert!(sizes(&pool)[0] > before[0]);
-    pool.export().unwrap();
-    holds(&bench, &kept);
+    scenario(2160, |steps| {
+        let run = run(steps, Shape::Mirror, 40);
+        run.pool().sync().unwrap();
+        let (kept, before) = (run.model.clone(), sizes(run.pool()));
+        run.pool().checkpoint().unwrap();
+        lengthen(&run.bench, &[0, 1]);
+        expand_all(run.pool());
+        assert!(sizes(run.pool())[0] > before[0]);
+        add_large(run.pool(), LARGE_BYTES);
+        let (bench, _) = run.finish();
+        bench.zdb();
+        let pool = bench.rewind().unwrap();
+        assert_eq!(sizes(&pool), before);
+        expand_all(&pool);
+        assert!(sizes(&pool)[0] > before[0]);
+        pool.export().unwrap();
+        holds(&bench, &kept);
+    });
 }

@@ -22,9 +22,9 @@ fn ends_well(pool: &LivePool, case: &str) {
 #[test]
 fn a_leaf_is_replaced_in_order_while_the_pool_is_worked_with() {
     let all = [Shape::Disk, Shape::Mirror, Shape::Draid1, Shape::Draid2];
-    for (seed, shape) in (2300..).zip(all) {
+    scenarios((2300..).zip(all), |steps, shape| {
         for is_away in [false, true] {
-            let mut run = run(seed, shape, 80);
+            let mut run = run(steps, shape, 80);
             let old = guid(run.pool(), 1 % run.bench.devices.len());
             if is_away && shape != Shape::Disk {
                 run.without(vec![1]);
@@ -41,13 +41,13 @@ fn a_leaf_is_replaced_in_order_while_the_pool_is_worked_with() {
             let (bench, model) = run.finish();
             holds_without(bench, &model, &[if shape == Shape::Disk { 0 } else { 1 }]);
         }
-    }
+    });
 }
 
 #[test]
 fn a_mirror_gets_a_side_in_order() {
-    for (seed, shape) in (2310..).zip([Shape::Disk, Shape::Mirror]) {
-        let mut run = run(seed, shape, 80);
+    scenarios((2310..).zip([Shape::Disk, Shape::Mirror]), |steps, shape| {
+        let mut run = run(steps, shape, 80);
         let new = run.bench.extra();
         let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
         run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
@@ -64,14 +64,14 @@ fn a_mirror_gets_a_side_in_order() {
         // The new side alone has all.
         bench.away = (0..new).collect();
         holds_model(&bench, &model, "the new side");
-    }
+    });
 }
 
 /// A distributed spare is filled in order; the vdev survives as much as before.
 #[test]
 fn a_distributed_spare_is_filled_in_order() {
-    for (seed, shape) in (2320..).zip([Shape::Draid1, Shape::Draid2]) {
-        let mut run = run(seed, shape, 80);
+    scenarios((2320..).zip([Shape::Draid1, Shape::Draid2]), |steps, shape| {
+        let mut run = run(steps, shape, 80);
         run.without(vec![1]);
         (0..20).for_each(|_| run.step());
         let taken = run.pool().take_spares(&run.bench.source()).unwrap();
@@ -88,14 +88,14 @@ fn a_distributed_spare_is_filled_in_order() {
             bench.away = vec![1, other];
             holds_model(&bench, &model, "without the leaf and another");
         }
-    }
+    });
 }
 
 /// One is cut off by an export, and goes on.
 #[test]
 fn a_rebuild_goes_on() {
-    for (seed, shape) in (2330..).zip([Shape::Mirror, Shape::Draid1]) {
-        let mut run = run(seed, shape, 80);
+    scenarios((2330..).zip([Shape::Mirror, Shape::Draid1]), |steps, shape| {
+        let mut run = run(steps, shape, 80);
         run.pool().sync().unwrap();
         set(run.pool(), "zfs_scan_suspend_progress=1");
         let old = guid(run.pool(), 1);
@@ -108,42 +108,47 @@ fn a_rebuild_goes_on() {
         ends_well(run.pool(), &format!("{shape:?}"));
         let (bench, model) = run.finish();
         holds_without(bench, &model, &[1]);
-    }
+    });
 }
 
 /// Another device comes while one runs, and it begins anew; the devices go, and it is called off.
 #[test]
 fn a_rebuild_begins_anew_and_is_called_off() {
-    let mut run = run(2340, Shape::Mirror, 80);
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    let new = run.bench.extra();
-    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-    run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
-    let first = rebuilt(run.pool())[0].max_txg;
-    let more = run.bench.extra();
-    let (spec, device) = (run.bench.leaf(more), run.bench.write_ref(more));
-    let healing = run.pool().attach(guid(run.pool(), 0), &spec, device.clone());
-    assert!(healing.unwrap_err().to_string().contains("sequentially resilvering"));
-    run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
-    assert!(rebuilt(run.pool())[0].max_txg > first);
-    let side = |run: &Run, n| guid(run.pool(), n);
-    run.pool().detach(side(&run, 3)).unwrap();
-    run.pool().detach(side(&run, 2)).unwrap();
-    set(run.pool(), "zfs_scan_suspend_progress=0");
-    run.pool().wait_for_scan().unwrap();
-    assert_eq!(rebuilt(run.pool())[0].state(), State::Canceled);
-    let (bench, model) = run.finish();
-    holds_without(bench, &model, &[2, 3]);
+    scenario(2340, |steps| {
+        let mut run = run(steps, Shape::Mirror, 80);
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        let new = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+        run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
+        let first = rebuilt(run.pool())[0].max_txg;
+        let more = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(more), run.bench.write_ref(more));
+        let healing = run.pool().attach(guid(run.pool(), 0), &spec, device.clone());
+        assert!(healing.unwrap_err().to_string().contains("sequentially resilvering"));
+        run.pool().attach_by(guid(run.pool(), 0), &spec, device, ResilverKind::Sequential).unwrap();
+        assert!(rebuilt(run.pool())[0].max_txg > first);
+        let side = |run: &Run, n| guid(run.pool(), n);
+        run.pool().detach(side(&run, 3)).unwrap();
+        run.pool().detach(side(&run, 2)).unwrap();
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        assert_eq!(rebuilt(run.pool())[0].state(), State::Canceled);
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[2, 3]);
+    });
 }
 
 #[test]
 fn what_cannot_be_rebuilt_is_refused() {
-    let mut run = run(2350, Shape::Raidz1, 10);
-    let new = run.bench.extra();
-    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
-    let old = guid(run.pool(), 0);
-    let refused = run.pool().replace_by(old, &spec, device, ResilverKind::Sequential).unwrap_err();
-    assert!(refused.to_string().contains("only mirror and dRAID vdevs"), "{refused}");
+    scenario(2350, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 10);
+        let new = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+        let old = guid(run.pool(), 0);
+        let refused =
+            run.pool().replace_by(old, &spec, device, ResilverKind::Sequential).unwrap_err();
+        assert!(refused.to_string().contains("only mirror and dRAID vdevs"), "{refused}");
+    });
 }
 
 /// The power fails after any number of writes of a rebuild: the next import goes on with it.

@@ -74,9 +74,9 @@ fn ends_well(run: Run) {
 
 #[test]
 fn a_raidz_gets_wider_while_it_is_worked_with() {
-    for (seed, shape) in (2300..).zip(SHAPES) {
+    scenarios((2300..).zip(SHAPES), |steps, shape| {
         let case = format!("{shape:?}");
-        let mut run = run(seed, shape, 80);
+        let mut run = run(steps, shape, 80);
         set(run.pool(), Tunable::ReflowSuspend, 1);
         set(run.pool(), Tunable::ReflowPiece, 1 << 20);
         let before = size(run.pool());
@@ -103,14 +103,14 @@ fn a_raidz_gets_wider_while_it_is_worked_with() {
         assert!(size(run.pool()) > before, "{case}");
         (0..60).for_each(|_| run.step());
         ends_well(run);
-    }
+    });
 }
 
 /// Nothing is held up: txgs, intent logs and readers go on as they come.
 #[test]
 fn no_request_waits_for_a_raidz_that_gets_wider() {
-    for (seed, shape) in (2310..).zip(SHAPES) {
-        let mut run = run(seed, shape, 60);
+    scenarios((2310..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         attach(&mut run);
         while run.pool().expanding().is_some() {
             (0..3).for_each(|_| run.step());
@@ -119,14 +119,14 @@ fn no_request_waits_for_a_raidz_that_gets_wider() {
         goes_to_its_end(run.pool());
         (0..20).for_each(|_| run.step());
         ends_well(run);
-    }
+    });
 }
 
 /// Rows of three widths lie beside one another, and the oldest are where the last has them.
 #[test]
 fn a_raidz_gets_wider_again() {
-    for (seed, shape) in (2320..).zip(SHAPES) {
-        let mut run = run(seed, shape, 60);
+    scenarios((2320..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         let mut sizes = vec![size(run.pool())];
         for _ in 0..2 {
             attach(&mut run);
@@ -138,32 +138,34 @@ fn a_raidz_gets_wider_again() {
         assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
         assert_eq!(top(run.pool()).raidz_expand_txgs.len(), 2);
         ends_well(run);
-    }
+    });
 }
 
 /// What there is by then is as much as the devices have.
 #[test]
 fn the_space_of_the_device_is_used() {
-    let mut run = run(2330, Shape::Raidz1, 30);
-    let before = size(run.pool());
-    attach(&mut run);
-    goes_to_its_end(run.pool());
-    // More than there was room for.
-    add_large(run.pool(), before / 5 * 2);
-    run.pool().sync().unwrap();
-    no_problems(run.pool());
-    run.bench.zdb();
-    run.pool().destroy_dataset("tank/large").unwrap();
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+    scenario(2330, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 30);
+        let before = size(run.pool());
+        attach(&mut run);
+        goes_to_its_end(run.pool());
+        // More than there was room for.
+        add_large(run.pool(), before / 5 * 2);
+        run.pool().sync().unwrap();
+        no_problems(run.pool());
+        run.bench.zdb();
+        run.pool().destroy_dataset("tank/large").unwrap();
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }
 
 /// A pool is closed, exported or left behind at any step, and the expansion goes on.
 #[test]
 fn an_expansion_goes_on_when_the_pool_is_opened() {
-    for (seed, shape) in (2340..).zip(SHAPES) {
+    scenarios((2340..).zip(SHAPES), |steps, shape| {
         // What stands in front of devices that can be broken outlives a crash.
-        let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, 12));
+        let mut run = Run::new(steps.seed(), Bench::new(shape, DEVICE_BYTES, 12)).following(steps);
         (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
         (0..60).for_each(|_| run.step());
         set(run.pool(), Tunable::ReflowSuspend, 1);
@@ -180,42 +182,41 @@ fn an_expansion_goes_on_when_the_pool_is_opened() {
         assert!(times > 1, "{shape:?}: {times}");
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
-    }
+    });
 }
 
 /// A device that is away, fails or lacks something holds it up, and nothing is lost.
 #[test]
 fn an_expansion_waits_for_its_devices() {
-    for (seed, shape) in (2350..).zip(SHAPES) {
-        for steps in testkit::today(2, [0, 1, 2, 5]) {
-            let mut run = run(seed, shape, 60);
-            set(run.pool(), Tunable::ReflowSuspend, 1);
-            set(run.pool(), Tunable::ReflowPiece, 1 << 20);
-            attach(&mut run);
-            (0..steps).for_each(|_| one_txg(run.pool()));
-            run.bench.faults[1].add(Fault::fail_writes(0..u64::MAX, EIO));
-            (0..40).for_each(|_| run.step());
-            set(run.pool(), Tunable::ReflowSuspend, 0);
-            run.pool().sync().unwrap();
-            assert_eq!(state(run.pool(), 1), VdevState::Faulted, "{shape:?}");
-            assert!(!run.pool().wait_for_expansion(Duration::ZERO).unwrap());
-            is_whole_now(&run, &format!("{shape:?} after {steps}"));
-            run.bench.faults[1].clear();
-            online_leaf(run.pool(), &run.bench, 1);
-            run.pool().wait_for_scan().unwrap();
-            goes_to_its_end(run.pool());
-            (0..20).for_each(|_| run.step());
-            assert!(is_whole(run.pool()));
-            ends_well(run);
-        }
-    }
+    let txgs = |(seed, shape)| testkit::today(2, [0, 1, 2, 5]).map(move |n| (seed, (shape, n)));
+    scenarios((2350..).zip(SHAPES).flat_map(txgs), |steps, (shape, txgs)| {
+        let mut run = run(steps, shape, 60);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+        attach(&mut run);
+        (0..txgs).for_each(|_| one_txg(run.pool()));
+        run.bench.faults[1].add(Fault::fail_writes(0..u64::MAX, EIO));
+        (0..40).for_each(|_| run.step());
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 1), VdevState::Faulted, "{shape:?}");
+        assert!(!run.pool().wait_for_expansion(Duration::ZERO).unwrap());
+        is_whole_now(&run, &format!("{shape:?} after {txgs}"));
+        run.bench.faults[1].clear();
+        online_leaf(run.pool(), &run.bench, 1);
+        run.pool().wait_for_scan().unwrap();
+        goes_to_its_end(run.pool());
+        (0..20).for_each(|_| run.step());
+        assert!(is_whole(run.pool()));
+        ends_well(run);
+    });
 }
 
 /// The power fails after any number of writes: the pool is whole, and gets as wide as it should.
 #[test]
 fn getting_wider_may_end_at_any_write() {
     for (seed, shape) in (2360..).zip(SHAPES) {
-        let (mut bench, model) = run(seed, shape, 40).finish();
+        let (mut bench, model) = prepared(seed, shape, 40).finish();
         bench.faults.clear();
         let new = bench.extra();
         let before = bench.devices.clone();
@@ -284,71 +285,77 @@ fn txgs(run: &Run) -> (u64, u64) {
 /// Where rows were before a step, others may lie: no txg before it is gone back to.
 #[test]
 fn no_txg_is_gone_back_to_from_before_rows_were_moved() {
-    let mut run = run(2380, Shape::Raidz1, 60);
-    run.pool().sync().unwrap();
-    let (before, _) = txgs(&run);
-    set(run.pool(), Tunable::ReflowSuspend, 1);
-    attach(&mut run);
-    run.pool().sync().unwrap();
-    let (_, first) = txgs(&run);
-    assert!(first < before, "nothing has been moved: {first}, {before}");
-    for _ in 0..3 {
-        let last = txgs(&run).0;
-        one_txg(run.pool());
-        let (newest, first) = txgs(&run);
-        assert!((last + 1..newest).contains(&first), "a step after {last}: {first}, {newest}");
-    }
-    set(run.pool(), Tunable::ReflowSuspend, 0);
-    run.pool().sync().unwrap();
-    assert!(run.pool().wait_for_expansion(LONG).unwrap());
-    let (last, first) = txgs(&run);
-    let wider = top(run.pool()).raidz_expand_txgs[0];
-    assert!(first == wider - 3 && first <= last, "{first}, {wider}, {last}");
-    goes_to_its_end(run.pool());
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+    scenario(2380, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 60);
+        run.pool().sync().unwrap();
+        let (before, _) = txgs(&run);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        attach(&mut run);
+        run.pool().sync().unwrap();
+        let (_, first) = txgs(&run);
+        assert!(first < before, "nothing has been moved: {first}, {before}");
+        for _ in 0..3 {
+            let last = txgs(&run).0;
+            one_txg(run.pool());
+            let (newest, first) = txgs(&run);
+            assert!((last + 1..newest).contains(&first), "a step after {last}: {first}, {newest}");
+        }
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        assert!(run.pool().wait_for_expansion(LONG).unwrap());
+        let (last, first) = txgs(&run);
+        let wider = top(run.pool()).raidz_expand_txgs[0];
+        assert!(first == wider - 3 && first <= last, "{first}, {wider}, {last}");
+        goes_to_its_end(run.pool());
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }
 
 /// What cannot be is refused, and nothing has changed then.
 #[test]
 fn what_cannot_be_expanded_is_left_alone() {
-    let mut run = run(2370, Shape::Raidz2, 30);
-    let n = run.bench.extra();
-    let refused = |run: &Run, why: &str| {
-        let message = attach_to(run.pool(), &run.bench, n).unwrap_err().to_string();
-        assert!(message.contains(why), "{message}");
-    };
-    run.pool().checkpoint().unwrap();
-    assert!(attach_to(run.pool(), &run.bench, n).is_err());
-    run.pool().discard_checkpoint().unwrap();
-    super::wait_for_discard(run.pool()).unwrap();
-    run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
-    refused(&run, "must be in use and have all data");
-    online_leaf(run.pool(), &run.bench, 1);
-    run.pool().wait_for_scan().unwrap();
-    let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));
-    let spec = run.bench.leaf(n);
-    let message = run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
-    assert!(message.contains("too small"), "{message}");
-    let large = MemoryDevice::zeros("large", DEVICE_BYTES).with_sector_size(16 << 10);
-    let message = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
-    assert!(message.to_string().contains("alignment requirement"), "{message}");
-    let (of, device) = (top(run.pool()).guid, run.bench.write_ref(n));
-    let message = run.pool().attach_by(of, &spec, device, ResilverKind::Sequential).unwrap_err();
-    assert!(message.to_string().contains("support sequential reconstruction"), "{message}");
-    run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
-    refused(&run, "boot code");
-    run.bench.devices[0].put(512 << 10, &[0; 5]);
-    assert_eq!(top(run.pool()).children.len(), 5);
-    set(run.pool(), Tunable::ReflowSuspend, 1);
-    attach_to(run.pool(), &run.bench, n).unwrap();
-    refused(&run, "expansion in progress");
-    let message = run.pool().checkpoint().unwrap_err().to_string();
-    assert!(message.contains("expansion in progress"), "{message}");
-    assert!(run.pool().detach(guid(run.pool(), 5)).is_err());
-    set(run.pool(), Tunable::ReflowSuspend, 0);
-    run.pool().sync().unwrap();
-    goes_to_its_end(run.pool());
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+    scenario(2370, |steps| {
+        let mut run = run(steps, Shape::Raidz2, 30);
+        let n = run.bench.extra();
+        let refused = |run: &Run, why: &str| {
+            let message = attach_to(run.pool(), &run.bench, n).unwrap_err().to_string();
+            assert!(message.contains(why), "{message}");
+        };
+        run.pool().checkpoint().unwrap();
+        assert!(attach_to(run.pool(), &run.bench, n).is_err());
+        run.pool().discard_checkpoint().unwrap();
+        super::wait_for_discard(run.pool()).unwrap();
+        run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
+        refused(&run, "must be in use and have all data");
+        online_leaf(run.pool(), &run.bench, 1);
+        run.pool().wait_for_scan().unwrap();
+        let small = Arc::new(MemoryDevice::zeros("small", 32 << 20));
+        let spec = run.bench.leaf(n);
+        let message =
+            run.pool().attach(top(run.pool()).guid, &spec, small).unwrap_err().to_string();
+        assert!(message.contains("too small"), "{message}");
+        let large = MemoryDevice::zeros("large", DEVICE_BYTES).with_sector_size(16 << 10);
+        let message = run.pool().attach(top(run.pool()).guid, &spec, Arc::new(large)).unwrap_err();
+        assert!(message.to_string().contains("alignment requirement"), "{message}");
+        let (of, device) = (top(run.pool()).guid, run.bench.write_ref(n));
+        let message =
+            run.pool().attach_by(of, &spec, device, ResilverKind::Sequential).unwrap_err();
+        assert!(message.to_string().contains("support sequential reconstruction"), "{message}");
+        run.bench.devices[0].put(512 << 10, b"\xeb\x0eBTX");
+        refused(&run, "boot code");
+        run.bench.devices[0].put(512 << 10, &[0; 5]);
+        assert_eq!(top(run.pool()).children.len(), 5);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        attach_to(run.pool(), &run.bench, n).unwrap();
+        refused(&run, "expansion in progress");
+        let message = run.pool().checkpoint().unwrap_err().to_string();
+        assert!(message.contains("expansion in progress"), "{message}");
+        assert!(run.pool().detach(guid(run.pool(), 5)).is_err());
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        goes_to_its_end(run.pool());
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }

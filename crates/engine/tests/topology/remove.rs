@@ -1,7 +1,7 @@
 //! Log devices that are taken off the pool.
 
 use super::random::Bench;
-use super::{holds_model, run, whole};
+use super::{holds_model, prepared, whole};
 use engine::LivePool;
 use engine::live::{Devices, NewTop, SpaceClass};
 use poolkit::Shape;
@@ -33,7 +33,7 @@ fn with_log(bench: &mut Bench, is_last: bool) -> usize {
 #[test]
 fn a_removal_of_a_log_device_may_end_at_any_write() {
     for (seed, is_last) in [(1600, true), (1601, false)] {
-        let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
+        let (mut bench, model) = prepared(seed, Shape::Disk, 30).finish();
         bench.faults.clear();
         let log = with_log(&mut bench, is_last);
         let before = bench.devices.clone();

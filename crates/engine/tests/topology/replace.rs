@@ -48,8 +48,8 @@ pub(super) fn holds_without(mut bench: Bench, model: &random::Model, gone: &[usi
 
 #[test]
 fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
-    for (seed, shape) in (1200..).zip(ALL) {
-        let mut run = run(seed, shape, 60);
+    scenarios((1200..).zip(ALL), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         let old = (0..run.bench.redundancy().max(1)).collect::<Vec<_>>();
         let guids: Vec<u64> = old.iter().map(|n| guid(run.pool(), *n)).collect();
         for leaf in &guids {
@@ -63,14 +63,14 @@ fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
         (0..20).for_each(|_| run.step());
         let (bench, model) = run.finish();
         holds_without(bench, &model, &old);
-    }
+    });
 }
 
 /// As many leaves as the layout survives are gone, and are replaced; what they had is computed.
 #[test]
 fn leaves_that_are_gone_are_replaced() {
-    for (seed, shape) in (1300..).zip(REDUNDANT) {
-        let mut run = run(seed, shape, 60);
+    scenarios((1300..).zip(REDUNDANT), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         let old = (0..run.bench.redundancy()).collect::<Vec<_>>();
         run.without(old.clone());
         (0..30).for_each(|_| run.step());
@@ -84,15 +84,15 @@ fn leaves_that_are_gone_are_replaced() {
         assert_eq!(run.pool().view().vdevs().root().state(), VdevState::Online);
         let (bench, model) = run.finish();
         holds_without(bench, &model, &old);
-    }
+    });
 }
 
 /// The new device is taken off before it has all: the old one stays, as if nothing had been. Or it
 /// is replaced itself: the last one that came stays.
 #[test]
 fn a_replacement_is_called_off_or_replaced_itself() {
-    for (seed, shape) in (1400..).zip([Shape::Mirror, Shape::Raidz2]) {
-        let mut run = run(seed, shape, 60);
+    scenarios((1400..).zip([Shape::Mirror, Shape::Raidz2]), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         let old = guid(run.pool(), 1);
         // It takes nothing: it does not come to its end.
         let new = run.bench.extra();
@@ -121,7 +121,7 @@ fn a_replacement_is_called_off_or_replaced_itself() {
             let (bench, model) = run.finish();
             holds_without(bench, &model, &[1, new]);
         }
-    }
+    });
 }
 
 /// The power fails after any number of writes of a replacement: the next import goes on with it.
@@ -134,7 +134,7 @@ fn a_replacement_may_end_at_any_write() {
 
 /// One in `step` of the writes of a replacement is tried.
 pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, kind: ResilverKind, step: usize) {
-    let mut run = run(seed, shape, 30);
+    let mut run = prepared(seed, shape, 30);
     let old = guid(run.pool(), 0);
     let new = run.bench.extra();
     let (mut bench, model) = run.finish();
@@ -173,31 +173,33 @@ pub(super) fn may_end_at_any_write(seed: u64, shape: Shape, kind: ResilverKind, 
 /// replacement is filled: the pool is suspended, and goes on when it is told to.
 #[test]
 fn a_pool_that_is_suspended_while_a_replacement_is_filled_goes_on() {
-    let mut suspended = 0;
-    for after in [0, 1, 3, 6] {
-        let mut run = run(1600 + after, Shape::Raidz1, 60);
-        run.without(vec![0]);
-        run.pool().outlast_failures().unwrap();
-        (0..20).for_each(|_| run.step());
-        let old = guid(run.pool(), 0);
-        replace(&mut run, old, ResilverKind::Healing);
-        run.bench.faults[1].add(Fault::fail_flushes(EIO).after(after).times(1));
-        let _ = (0..10).try_for_each(|_| run.pool().sync());
-        if run.pool().is_waiting() {
-            suspended += 1;
-            assert!(run.pool().resume(&run.bench.source()).unwrap(), "after {after}");
+    scenario(1600, |steps| {
+        let mut suspended = 0;
+        for after in [0, 1, 3, 6] {
+            let mut run = run(steps, Shape::Raidz1, 60);
+            run.without(vec![0]);
+            run.pool().outlast_failures().unwrap();
+            (0..20).for_each(|_| run.step());
+            let old = guid(run.pool(), 0);
+            replace(&mut run, old, ResilverKind::Healing);
+            run.bench.faults[1].add(Fault::fail_flushes(EIO).after(after).times(1));
+            let _ = (0..10).try_for_each(|_| run.pool().sync());
+            if run.pool().is_waiting() {
+                suspended += 1;
+                assert!(run.pool().resume(&run.bench.source()).unwrap(), "after {after}");
+            }
+            run.pool().forget_errors(None).unwrap();
+            for guid in run.pool().leaves_away() {
+                let _ = run.pool().online_leaf(guid, OwnChanges::Keep, None, &run.bench.source());
+            }
+            (0..20).for_each(|_| run.step());
+            run.pool().wait_for_scan().unwrap();
+            run.pool().sync().unwrap();
+            run.pool().wait_for_scan().unwrap();
+            assert!(is_whole(run.pool()) && is_settled(run.pool(), &[old]), "after {after}");
+            let (bench, model) = run.finish();
+            holds_without(bench, &model, &[0]);
         }
-        run.pool().forget_errors(None).unwrap();
-        for guid in run.pool().leaves_away() {
-            let _ = run.pool().online_leaf(guid, OwnChanges::Keep, None, &run.bench.source());
-        }
-        (0..20).for_each(|_| run.step());
-        run.pool().wait_for_scan().unwrap();
-        run.pool().sync().unwrap();
-        run.pool().wait_for_scan().unwrap();
-        assert!(is_whole(run.pool()) && is_settled(run.pool(), &[old]), "after {after}");
-        let (bench, model) = run.finish();
-        holds_without(bench, &model, &[0]);
-    }
-    assert!(suspended > 2, "{suspended}");
+        assert!(suspended > 2, "{suspended}");
+    });
 }

@@ -7,19 +7,20 @@ use engine::inside::device::Device;
 use engine::inside::vdev::Txgs;
 
 /// Much of each side is overwritten, never the same on all.
-fn damage(run: &mut Run) {
+fn damage(run: &Run) {
+    let mut rng = Rng::new(1);
     let noise: Vec<u8> = (0..64 << 10).map(|n| (n % 251) as u8).collect();
     let mut at = 4 << 20;
     while at < run.bench.devices[0].size() - (1 << 20) {
-        let n = run.rng.below(run.bench.devices.len() as u64) as usize;
+        let n = rng.below(run.bench.devices.len() as u64) as usize;
         run.bench.devices[n].write(at, &noise).unwrap();
         at += 192 << 10;
     }
 }
 
 /// A run whose data all have checksums: what is damaged is found.
-fn checked_run(seed: u64, shape: Shape) -> Run {
-    run_with(seed, shape, 150, |run| run.has_checksums = true)
+fn checked_run(steps: &RandomSteps, shape: Shape) -> Run {
+    run_with(steps, shape, 150, |run| run.has_checksums = true)
 }
 
 pub(super) fn set(pool: &LivePool, setting: &str) {
@@ -101,8 +102,8 @@ fn scrub_with_pauses(run: &mut Run, shape: Shape, growth: Duration, met: &mut Pa
 /// until one was paused within a dataset.
 #[test]
 fn a_scrub_that_is_paused_goes_on_and_misses_nothing() {
-    for (seed, shape) in (1600..).zip([Shape::Mirror, Shape::Raidz1]) {
-        let mut run = checked_run(seed, shape);
+    scenarios((1600..).zip([Shape::Mirror, Shape::Raidz1]), |steps, shape| {
+        let mut run = checked_run(steps, shape);
         let mut met = Pauses::default();
         for attempt in 0..20 {
             let growth = Duration::from_micros(500 << (attempt % 4));
@@ -120,64 +121,68 @@ fn a_scrub_that_is_paused_goes_on_and_misses_nothing() {
         );
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
-    }
+    });
 }
 
 /// The power fails while a scrub runs, and datasets come and go: it goes on at the next import by
 /// itself, and misses nothing. What is on disk at such a moment is fine for zdb.
 #[test]
 fn a_scrub_that_is_cut_off_goes_on() {
-    let mut run = checked_run(1700, Shape::Mirror);
-    run.pool().sync().unwrap();
-    damage(&mut run);
-    in_small_pieces(run.pool());
-    // However slow the machine, the first copy is of a scrub that runs.
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    run.pool().scrub().unwrap();
-    wait_until_it_is_on_disk(run.pool());
-    let mut copies = Vec::new();
-    for _ in 0..6 {
-        let mut copy = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
-        set(run.pool(), "zfs_scan_suspend_progress=1");
+    scenario(1700, |steps| {
+        let mut run = checked_run(steps, Shape::Mirror);
         run.pool().sync().unwrap();
-        copy.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
-        set(run.pool(), "zfs_scan_suspend_progress=0");
-        copies.push(copy);
-        std::thread::sleep(Duration::from_millis(3));
-        (0..3).for_each(|_| run.step());
-    }
-    drop(run.abandon());
-    let mut gone_on = 0;
-    for (n, copy) in copies.iter().enumerate() {
-        let before = state_on(copy);
-        let pool = copy.import();
-        pool.wait_for_scan().unwrap();
-        let done = pool.view().scan_state().unwrap().unwrap();
-        assert_eq!((done.state(), done.errors), (State::Finished, 0), "copy {n}");
-        assert_eq!(done.start_time, before.start_time, "copy {n}");
-        gone_on += u64::from(before.state() == State::Active);
-        finds_nothing(&pool, &format!("copy {n}"));
-        pool.export().unwrap();
-        copy.zdb();
-    }
-    assert!(gone_on > 0, "no copy was of a scrub that ran");
+        damage(&run);
+        in_small_pieces(run.pool());
+        // However slow the machine, the first copy is of a scrub that runs.
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        run.pool().scrub().unwrap();
+        wait_until_it_is_on_disk(run.pool());
+        let mut copies = Vec::new();
+        for _ in 0..6 {
+            let mut copy = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
+            set(run.pool(), "zfs_scan_suspend_progress=1");
+            run.pool().sync().unwrap();
+            copy.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+            set(run.pool(), "zfs_scan_suspend_progress=0");
+            copies.push(copy);
+            std::thread::sleep(Duration::from_millis(3));
+            (0..3).for_each(|_| run.step());
+        }
+        drop(run.abandon());
+        let mut gone_on = 0;
+        for (n, copy) in copies.iter().enumerate() {
+            let before = state_on(copy);
+            let pool = copy.import();
+            pool.wait_for_scan().unwrap();
+            let done = pool.view().scan_state().unwrap().unwrap();
+            assert_eq!((done.state(), done.errors), (State::Finished, 0), "copy {n}");
+            assert_eq!(done.start_time, before.start_time, "copy {n}");
+            gone_on += u64::from(before.state() == State::Active);
+            finds_nothing(&pool, &format!("copy {n}"));
+            pool.export().unwrap();
+            copy.zdb();
+        }
+        assert!(gone_on > 0, "no copy was of a scrub that ran");
+    });
 }
 
 /// A scrub that is paused is canceled, here or after an export.
 #[test]
 fn a_paused_scrub_is_canceled() {
-    let mut run = run(1800, Shape::Mirror, 100);
-    run.pool().sync().unwrap();
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    run.pool().scrub().unwrap();
-    run.pool().pause_scrub().unwrap();
-    run.without(Vec::new());
-    run.pool().stop_scrub().unwrap();
-    let done = run.pool().view().scan_state().unwrap().unwrap();
-    assert_eq!((done.state(), done.queue_obj, done.flags), (State::Canceled, 0, 0));
-    assert!(run.pool().stop_scrub().unwrap_err().to_string().contains("no active scrub"));
-    let (bench, model) = run.finish();
-    holds(&bench, &model);
+    scenario(1800, |steps| {
+        let mut run = run(steps, Shape::Mirror, 100);
+        run.pool().sync().unwrap();
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        run.pool().scrub().unwrap();
+        run.pool().pause_scrub().unwrap();
+        run.without(Vec::new());
+        run.pool().stop_scrub().unwrap();
+        let done = run.pool().view().scan_state().unwrap().unwrap();
+        assert_eq!((done.state(), done.queue_obj, done.flags), (State::Canceled, 0, 0));
+        assert!(run.pool().stop_scrub().unwrap_err().to_string().contains("no active scrub"));
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
 }
 
 /// Times that a scan was begun, and not gone on with.
@@ -247,221 +252,234 @@ const COPIES: usize = 4;
 /// back in between, it begins anew.
 #[test]
 fn a_resilver_that_is_cut_off_goes_on() {
-    let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12).breakable();
-    let mut run = Run::new(1900, bench);
-    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-    (0..60).for_each(|_| run.step());
-    run.pool().sync().unwrap();
-    let first = guid(run.pool(), 1);
-    run.pool().offline_leaf(first, OfflineMode::Offline).unwrap();
-    (0..40).for_each(|_| run.step());
-    super::random::add_large(run.pool(), LARGE_BYTES);
-    run.pool().sync().unwrap();
-    in_small_pieces(run.pool());
-    // What is collected is on disk when all of it was read.
-    set(run.pool(), "zfs_scan_legacy=1");
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    online_leaf(run.pool(), &run.bench, 1);
-    wait_until_it_is_on_disk(run.pool());
-    let mut copies = cut_off(&mut run);
-    run.pool().destroy_dataset("tank/large").unwrap();
-    let (_, model) = run.finish();
-    let mut gone_on = 0;
-    for (n, copy) in copies.iter_mut().enumerate() {
-        let before = state_on(copy);
-        let seen = copy.open();
-        let marked = marked_leaves(&seen);
-        let begun = setups(&seen);
-        drop(seen);
-        assert!(!marked.is_empty() || before.state() == State::Finished, "copy {n}");
-        for missed in marked {
-            let (first, last) = missed.bounds().unwrap();
-            // As OpenZFS has them: both are just outside of what is visited.
-            assert!(before.min_txg < first && last < before.max_txg, "copy {n}: {before:?}");
-            assert!(n == COPIES - 1 || last + 1 == before.max_txg, "copy {n}: {before:?}, {last}");
+    scenario(1900, |steps| {
+        let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12).breakable();
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..60).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        let first = guid(run.pool(), 1);
+        run.pool().offline_leaf(first, OfflineMode::Offline).unwrap();
+        (0..40).for_each(|_| run.step());
+        super::random::add_large(run.pool(), LARGE_BYTES);
+        run.pool().sync().unwrap();
+        in_small_pieces(run.pool());
+        // What is collected is on disk when all of it was read.
+        set(run.pool(), "zfs_scan_legacy=1");
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        online_leaf(run.pool(), &run.bench, 1);
+        wait_until_it_is_on_disk(run.pool());
+        let mut copies = cut_off(&mut run);
+        run.pool().destroy_dataset("tank/large").unwrap();
+        let (_, model) = run.finish();
+        let mut gone_on = 0;
+        for (n, copy) in copies.iter_mut().enumerate() {
+            let before = state_on(copy);
+            let seen = copy.open();
+            let marked = marked_leaves(&seen);
+            let begun = setups(&seen);
+            drop(seen);
+            assert!(!marked.is_empty() || before.state() == State::Finished, "copy {n}");
+            for missed in marked {
+                let (first, last) = missed.bounds().unwrap();
+                // As OpenZFS has them: both are just outside of what is visited.
+                assert!(before.min_txg < first && last < before.max_txg, "copy {n}: {before:?}");
+                assert!(
+                    n == COPIES - 1 || last + 1 == before.max_txg,
+                    "copy {n}: {before:?}, {last}"
+                );
+            }
+            copy.zdb();
+            let pool = copy.import();
+            pool.wait_for_scan().unwrap();
+            let done = pool.view().scan_state().unwrap().unwrap();
+            assert_eq!((done.state(), done.errors, done.queue_obj), (State::Finished, 0, 0));
+            assert!(is_whole(&pool), "copy {n}");
+            let is_in_file = before.state() == State::Active && before.processed > LARGE_BYTES / 3;
+            if is_in_file && n < COPIES - 1 {
+                assert_eq!(setups(pool.view()), begun, "copy {n}: it went on");
+                let again = written(&pool, first);
+                // What was read for the piece that was cut off, and what is not of the file.
+                let most = LARGE_BYTES - before.processed + (10 << 20);
+                assert!(again < most, "copy {n}: {again} bytes written, {before:?}");
+                gone_on += 1;
+            }
+            pool.export().unwrap();
+            assert!(marked_leaves(&copy.open()).is_empty(), "copy {n}");
+            copy.zdb();
+            copy.away = vec![0, 2];
+            whole(copy, &format!("copy {n}: the leaf alone"));
+            copy.away.clear();
+            let pool = copy.import();
+            pool.destroy_dataset("tank/large").unwrap();
+            pool.export().unwrap();
+            copy.away = vec![0, 2];
+            Run::compare(copy, &model).unwrap();
         }
-        copy.zdb();
-        let pool = copy.import();
-        pool.wait_for_scan().unwrap();
-        let done = pool.view().scan_state().unwrap().unwrap();
-        assert_eq!((done.state(), done.errors, done.queue_obj), (State::Finished, 0, 0));
-        assert!(is_whole(&pool), "copy {n}");
-        let is_in_file = before.state() == State::Active && before.processed > LARGE_BYTES / 3;
-        if is_in_file && n < COPIES - 1 {
-            assert_eq!(setups(pool.view()), begun, "copy {n}: it went on");
-            let again = written(&pool, first);
-            // What was read for the piece that was cut off, and what is not of the file.
-            let most = LARGE_BYTES - before.processed + (10 << 20);
-            assert!(again < most, "copy {n}: {again} bytes written, {before:?}");
-            gone_on += 1;
-        }
-        pool.export().unwrap();
-        assert!(marked_leaves(&copy.open()).is_empty(), "copy {n}");
-        copy.zdb();
-        copy.away = vec![0, 2];
-        whole(copy, &format!("copy {n}: the leaf alone"));
-        copy.away.clear();
-        let pool = copy.import();
-        pool.destroy_dataset("tank/large").unwrap();
-        pool.export().unwrap();
-        copy.away = vec![0, 2];
-        Run::compare(copy, &model).unwrap();
-    }
-    assert!(gone_on > 0, "no copy was of a resilver that had gone on for a while");
+        assert!(gone_on > 0, "no copy was of a resilver that had gone on for a while");
+    });
 }
 
 /// What was born since the last scrub, and nothing else, is looked at; all where there was none.
 #[test]
 fn a_scrub_of_what_is_new_since_the_last_one() {
-    let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
-    let mut run = Run::new(1950, bench);
-    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-    run.has_checksums = true;
-    super::random::add_large(run.pool(), LARGE_BYTES);
-    let scrub = |pool: &LivePool| {
-        pool.sync().unwrap();
-        pool.scrub_since_last().unwrap();
-        pool.wait_for_scan().unwrap();
-        let done = pool.view().scan_state().unwrap().unwrap();
-        assert_eq!((done.state(), done.errors), (State::Finished, 0));
-        let seen = pool.look().unwrap();
-        let properties = seen.properties(&seen.space());
-        let last = properties.iter().find(|p| p.name == "last_scrubbed_txg").unwrap();
-        assert_eq!(last.value, (done.max_txg - 1).to_string(), "the last txg that was visited");
-        done
-    };
-    let whole = scrub(run.pool());
-    assert_eq!(whole.min_txg, 0);
-    assert!(whole.examined > LARGE_BYTES);
-    (0..40).for_each(|_| run.step());
-    run.pool().sync().unwrap();
-    damage(&mut run);
-    let new = scrub(run.pool());
-    assert_eq!(new.min_txg, whole.max_txg - 1);
-    assert!(new.processed > 0 && new.examined < whole.examined / 2, "{new:?}");
-    // What is older was damaged as well.
-    run.pool().scrub().unwrap();
-    run.pool().wait_for_scan().unwrap();
-    let all = run.pool().view().scan_state().unwrap().unwrap();
-    assert!((all.min_txg, all.errors) == (0, 0) && all.processed > new.processed, "{all:?}");
-    run.pool().destroy_dataset("tank/large").unwrap();
-    run.pool().forget_errors(None).unwrap();
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+    scenario(1950, |steps| {
+        let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        run.has_checksums = true;
+        super::random::add_large(run.pool(), LARGE_BYTES);
+        let scrub = |pool: &LivePool| {
+            pool.sync().unwrap();
+            pool.scrub_since_last().unwrap();
+            pool.wait_for_scan().unwrap();
+            let done = pool.view().scan_state().unwrap().unwrap();
+            assert_eq!((done.state(), done.errors), (State::Finished, 0));
+            let seen = pool.look().unwrap();
+            let properties = seen.properties(&seen.space());
+            let last = properties.iter().find(|p| p.name == "last_scrubbed_txg").unwrap();
+            assert_eq!(last.value, (done.max_txg - 1).to_string(), "the last txg that was visited");
+            done
+        };
+        let whole = scrub(run.pool());
+        assert_eq!(whole.min_txg, 0);
+        assert!(whole.examined > LARGE_BYTES);
+        (0..40).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        damage(&run);
+        let new = scrub(run.pool());
+        assert_eq!(new.min_txg, whole.max_txg - 1);
+        assert!(new.processed > 0 && new.examined < whole.examined / 2, "{new:?}");
+        // What is older was damaged as well.
+        run.pool().scrub().unwrap();
+        run.pool().wait_for_scan().unwrap();
+        let all = run.pool().view().scan_state().unwrap().unwrap();
+        assert!((all.min_txg, all.errors) == (0, 0) && all.processed > new.processed, "{all:?}");
+        run.pool().destroy_dataset("tank/large").unwrap();
+        run.pool().forget_errors(None).unwrap();
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }
 
 /// Between what two leaves missed lies what neither did: it is counted as examined and as skipped,
 /// as OpenZFS does, and is not written.
 #[test]
 fn a_resilver_counts_what_it_passes_over() {
-    let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12);
-    let mut run = Run::new(1960, bench);
-    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-    (0..20).for_each(|_| run.step());
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    for n in [1, 2] {
-        let away = guid(run.pool(), n);
-        run.pool().offline_leaf(away, OfflineMode::Offline).unwrap();
-        (0..10).for_each(|_| run.step());
-        run.pool().sync().unwrap();
-        online_leaf(run.pool(), &run.bench, n);
-        if n == 1 {
-            super::random::add_large(run.pool(), LARGE_BYTES);
+    scenario(1960, |steps| {
+        let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12);
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..20).for_each(|_| run.step());
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        for n in [1, 2] {
+            let away = guid(run.pool(), n);
+            run.pool().offline_leaf(away, OfflineMode::Offline).unwrap();
+            (0..10).for_each(|_| run.step());
             run.pool().sync().unwrap();
+            online_leaf(run.pool(), &run.bench, n);
+            if n == 1 {
+                super::random::add_large(run.pool(), LARGE_BYTES);
+                run.pool().sync().unwrap();
+            }
         }
-    }
-    set(run.pool(), "zfs_scan_suspend_progress=0");
-    run.pool().wait_for_scan().unwrap();
-    let done = run.pool().view().scan_state().unwrap().unwrap();
-    assert_eq!((done.function(), done.state()), (Function::Resilver, State::Finished));
-    assert!(is_whole(run.pool()) && done.errors == 0);
-    assert!(done.skipped >= LARGE_BYTES && done.processed > 0, "{done:?}");
-    assert!(done.examined > done.skipped && done.processed < LARGE_BYTES, "{done:?}");
-    run.pool().destroy_dataset("tank/large").unwrap();
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        let done = run.pool().view().scan_state().unwrap().unwrap();
+        assert_eq!((done.function(), done.state()), (Function::Resilver, State::Finished));
+        assert!(is_whole(run.pool()) && done.errors == 0);
+        assert!(done.skipped >= LARGE_BYTES && done.processed > 0, "{done:?}");
+        assert!(done.examined > done.skipped && done.processed < LARGE_BYTES, "{done:?}");
+        run.pool().destroy_dataset("tank/large").unwrap();
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }
 
 /// What a scrub has collected is freed and written over before it is read: it is not taken for
 /// damage, and nothing of another is repaired with it.
 #[test]
 fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
-    let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
-    let mut run = Run::new(2000, bench);
-    run.has_checksums = true;
-    (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
-    (0..40).for_each(|_| run.step());
-    super::random::add_large(run.pool(), LARGE_BYTES);
-    run.pool().sync().unwrap();
-    set(run.pool(), "zfs_scrub_min_time_ms=1");
-    set(run.pool(), "zfs_scan_vdev_limit=1M");
-    run.pool().scrub().unwrap();
-    while run.pool().scan().is_none_or(|now| now.examined == 0) {
-        std::hint::spin_loop();
-    }
-    set(run.pool(), "zfs_scan_suspend_progress=1");
-    std::thread::sleep(Duration::from_millis(20));
-    let before = run.pool().scan().expect("far from its end");
-    assert!(before.examined < LARGE_BYTES / 2, "{before:?}");
-    // More is written than was free.
-    for _ in 0..3 {
-        run.pool().destroy_dataset("tank/large").unwrap();
-        (0..4).for_each(|_| run.pool().sync().unwrap());
+    scenario(2000, |steps| {
+        let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        run.has_checksums = true;
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..40).for_each(|_| run.step());
         super::random::add_large(run.pool(), LARGE_BYTES);
         run.pool().sync().unwrap();
-    }
-    set(run.pool(), "zfs_scan_suspend_progress=0");
-    run.pool().wait_for_scan().unwrap();
-    let done = run.pool().view().scan_state().unwrap().unwrap();
-    assert_eq!((done.state(), done.errors, done.processed), (State::Finished, 0, 0));
-    assert!(done.examined >= before.examined, "{before:?}, {done:?}");
-    run.pool().destroy_dataset("tank/large").unwrap();
-    let (bench, model) = run.finish();
-    holds(&bench, &model);
+        set(run.pool(), "zfs_scrub_min_time_ms=1");
+        set(run.pool(), "zfs_scan_vdev_limit=1M");
+        run.pool().scrub().unwrap();
+        while run.pool().scan().is_none_or(|now| now.examined == 0) {
+            std::hint::spin_loop();
+        }
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        std::thread::sleep(Duration::from_millis(20));
+        let before = run.pool().scan().expect("far from its end");
+        assert!(before.examined < LARGE_BYTES / 2, "{before:?}");
+        // More is written than was free.
+        for _ in 0..3 {
+            run.pool().destroy_dataset("tank/large").unwrap();
+            (0..4).for_each(|_| run.pool().sync().unwrap());
+            super::random::add_large(run.pool(), LARGE_BYTES);
+            run.pool().sync().unwrap();
+        }
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        let done = run.pool().view().scan_state().unwrap().unwrap();
+        assert_eq!((done.state(), done.errors, done.processed), (State::Finished, 0, 0));
+        assert!(done.examined >= before.examined, "{before:?}, {done:?}");
+        run.pool().destroy_dataset("tank/large").unwrap();
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
 }
 
 /// What was collected of a snapshot is lost when it is read, and the snapshot is destroyed by then:
 /// the file that has the blocks still is named.
 #[test]
 fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
-    let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
-    let run = Run::new(2100, bench);
-    let pool = run.pool();
-    super::random::add_large(pool, LARGE_BYTES);
-    pool.snapshot(&["tank/large@s".to_owned()], Vec::new()).unwrap();
-    pool.sync().unwrap();
-    set(pool, "zfs_scrub_min_time_ms=1");
-    set(pool, "zfs_scan_vdev_limit=1M");
-    pool.scrub().unwrap();
-    while pool.scan().is_none_or(|now| now.examined == 0) {
-        std::hint::spin_loop();
-    }
-    set(pool, "zfs_scan_suspend_progress=1");
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(pool.scan().expect("far from its end").examined < LARGE_BYTES / 2);
-    pool.destroy_snapshots(&["tank/large@s".to_owned()], false).unwrap();
-    pool.sync().unwrap();
-    // Wherever the file is, also what the scrub has read of it.
-    let disk = &run.bench.devices[0];
-    let starts = super::random::large_starts(LARGE_BYTES);
-    let is_start = |at: &u64| {
-        let mut bytes = [0; 16];
-        disk.read(*at, &mut bytes).unwrap();
-        starts.contains(&bytes)
-    };
-    let damaged: Vec<u64> = (0..ROOMY_BYTES).step_by(4096).filter(is_start).collect();
-    assert_eq!(damaged.len(), starts.len());
-    for at in damaged {
-        disk.write(at, &[0x5a; 4096]).unwrap();
-    }
-    set(pool, "zfs_scan_suspend_progress=0");
-    pool.wait_for_scan().unwrap();
-    pool.sync().unwrap();
-    let view = pool.look().unwrap();
-    let log = view.error_log().unwrap();
-    let names: Vec<String> = log.objects().iter().map(|o| view.damaged_name(o)).collect();
-    assert!(names.contains(&"tank/large:/file".to_owned()), "{names:?}");
-    assert!(!names.iter().any(|name| name.starts_with('<')), "{names:?}");
-    drop(view);
-    drop(run.abandon());
+    scenario(2100, |steps| {
+        let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+        let run = Run::new(steps.seed(), bench).following(steps);
+        let pool = run.pool();
+        super::random::add_large(pool, LARGE_BYTES);
+        pool.snapshot(&["tank/large@s".to_owned()], Vec::new()).unwrap();
+        pool.sync().unwrap();
+        set(pool, "zfs_scrub_min_time_ms=1");
+        set(pool, "zfs_scan_vdev_limit=1M");
+        pool.scrub().unwrap();
+        while pool.scan().is_none_or(|now| now.examined == 0) {
+            std::hint::spin_loop();
+        }
+        set(pool, "zfs_scan_suspend_progress=1");
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(pool.scan().expect("far from its end").examined < LARGE_BYTES / 2);
+        pool.destroy_snapshots(&["tank/large@s".to_owned()], false).unwrap();
+        pool.sync().unwrap();
+        // Wherever the file is, also what the scrub has read of it.
+        let disk = &run.bench.devices[0];
+        let starts = super::random::large_starts(LARGE_BYTES);
+        let is_start = |at: &u64| {
+            let mut bytes = [0; 16];
+            disk.read(*at, &mut bytes).unwrap();
+            starts.contains(&bytes)
+        };
+        let damaged: Vec<u64> = (0..ROOMY_BYTES).step_by(4096).filter(is_start).collect();
+        assert_eq!(damaged.len(), starts.len());
+        for at in damaged {
+            disk.write(at, &[0x5a; 4096]).unwrap();
+        }
+        set(pool, "zfs_scan_suspend_progress=0");
+        pool.wait_for_scan().unwrap();
+        pool.sync().unwrap();
+        let view = pool.look().unwrap();
+        let log = view.error_log().unwrap();
+        let names: Vec<String> = log.objects().iter().map(|o| view.damaged_name(o)).collect();
+        assert!(names.contains(&"tank/large:/file".to_owned()), "{names:?}");
+        assert!(!names.iter().any(|name| name.starts_with('<')), "{names:?}");
+        drop(view);
+        drop(run.abandon());
+    });
 }

@@ -21,43 +21,47 @@ fn numbers(pool: &LivePool, leaves: &[u64]) -> Vec<usize> {
 /// too, and know nothing of each other's devices.
 #[test]
 fn one_side_of_each_mirror_becomes_a_pool() {
-    for (seed, shape) in (2200..).zip([Shape::Mirror, Shape::Mirror3, Shape::MirrorAndLogs]) {
-        for first in [false, true] {
-            let mut run = run(seed, shape, 80);
-            run.promise();
-            let data = run.bench.data_leaves();
-            let named: Vec<u64> = first.then(|| guid(run.pool(), 0)).into_iter().collect();
-            let sides = run.pool().sides_to_split(&named).unwrap();
-            let gone = numbers(run.pool(), &sides);
-            assert_eq!(gone, [if first { 0 } else { data - 1 }]);
-            let kept = run.model.clone();
-            let new = run.pool().split("tank", &sides).unwrap();
-            assert_ne!(new.guid(), run.pool().guid());
-            (0..40).for_each(|_| run.step());
-            new.export().unwrap();
-            (0..10).for_each(|_| run.step());
-            let (bench, model) = run.finish();
-            let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !gone.contains(n)).collect();
-            let new = bench_of(&bench, Shape::Disk, &gone);
-            new.check(&new.open()).unwrap();
-            holds(&new, &kept);
-            let old = bench_of(&bench, shape, &left);
-            old.check(&old.open()).unwrap();
-            holds(&old, &model);
-            // Both are written to, and the side is attached again.
-            let pool = new.import();
-            super::random::add_large(&pool, 4 << 20);
-            pool.export().unwrap();
-            new.check(&new.open()).unwrap();
-            let pool = bench.import_of(pool_guid(&old));
-            let (spec, device) = (bench.leaf(gone[0]), bench.write_ref(gone[0]));
-            pool.attach(guid(&pool, 0), &spec, device).unwrap();
-            pool.wait_for_scan().unwrap();
-            assert!(is_whole(&pool));
-            pool.export().unwrap();
-            holds(&bench, &model);
-        }
-    }
+    scenarios(
+        (2200..).zip([Shape::Mirror, Shape::Mirror3, Shape::MirrorAndLogs]),
+        |steps, shape| {
+            for first in [false, true] {
+                let mut run = run(steps, shape, 80);
+                run.promise();
+                let data = run.bench.data_leaves();
+                let named: Vec<u64> = first.then(|| guid(run.pool(), 0)).into_iter().collect();
+                let sides = run.pool().sides_to_split(&named).unwrap();
+                let gone = numbers(run.pool(), &sides);
+                assert_eq!(gone, [if first { 0 } else { data - 1 }]);
+                let kept = run.model.clone();
+                let new = run.pool().split("tank", &sides).unwrap();
+                assert_ne!(new.guid(), run.pool().guid());
+                (0..40).for_each(|_| run.step());
+                new.export().unwrap();
+                (0..10).for_each(|_| run.step());
+                let (bench, model) = run.finish();
+                let left: Vec<usize> =
+                    (0..bench.devices.len()).filter(|n| !gone.contains(n)).collect();
+                let new = bench_of(&bench, Shape::Disk, &gone);
+                new.check(&new.open()).unwrap();
+                holds(&new, &kept);
+                let old = bench_of(&bench, shape, &left);
+                old.check(&old.open()).unwrap();
+                holds(&old, &model);
+                // Both are written to, and the side is attached again.
+                let pool = new.import();
+                super::random::add_large(&pool, 4 << 20);
+                pool.export().unwrap();
+                new.check(&new.open()).unwrap();
+                let pool = bench.import_of(pool_guid(&old));
+                let (spec, device) = (bench.leaf(gone[0]), bench.write_ref(gone[0]));
+                pool.attach(guid(&pool, 0), &spec, device).unwrap();
+                pool.wait_for_scan().unwrap();
+                assert!(is_whole(&pool));
+                pool.export().unwrap();
+                holds(&bench, &model);
+            }
+        },
+    );
 }
 
 fn pool_guid(bench: &Bench) -> u64 {
@@ -67,62 +71,66 @@ fn pool_guid(bench: &Bench) -> u64 {
 /// What is not a mirror, or is not whole, is not split; nothing has changed then.
 #[test]
 fn what_cannot_be_split_is_left_alone() {
-    for shape in [Shape::Disk, Shape::Raidz1, Shape::Special] {
-        let run = run(2210, shape, 10);
-        let why = run.pool().sides_to_split(&[]).unwrap_err().to_string();
-        assert!(why.contains("composed only of mirrors"), "{why}");
-    }
-    let run = run(2211, Shape::Mirror3, 30);
-    let leaves: Vec<u64> = (0..3).map(|n| guid(run.pool(), n)).collect();
-    let why = run.pool().sides_to_split(&leaves[..2]).unwrap_err().to_string();
-    assert!(why.contains("at most one disk from each mirror"), "{why}");
-    assert!(run.pool().sides_to_split(&[7]).is_err());
-    run.pool().offline_leaf(leaves[2], OfflineMode::Offline).unwrap();
-    let why = run.pool().split("new", &leaves[2..]).map(drop).unwrap_err().to_string();
-    assert!(why.contains("is not in use"), "{why}");
-    online_leaf(run.pool(), &run.bench, 2);
-    run.pool().wait_for_scan().unwrap();
-    run.pool().checkpoint().unwrap();
-    assert!(run.pool().split("new", &leaves[2..]).is_err());
-    run.pool().discard_checkpoint().unwrap();
-    super::wait_for_discard(run.pool()).unwrap();
-    let (bench, model) = run.finish();
-    holds_on_each(bench, &model);
+    scenario(2210, |steps| {
+        for shape in [Shape::Disk, Shape::Raidz1, Shape::Special] {
+            let run = run(steps, shape, 10);
+            let why = run.pool().sides_to_split(&[]).unwrap_err().to_string();
+            assert!(why.contains("composed only of mirrors"), "{why}");
+        }
+        let run = run(steps, Shape::Mirror3, 30);
+        let leaves: Vec<u64> = (0..3).map(|n| guid(run.pool(), n)).collect();
+        let why = run.pool().sides_to_split(&leaves[..2]).unwrap_err().to_string();
+        assert!(why.contains("at most one disk from each mirror"), "{why}");
+        assert!(run.pool().sides_to_split(&[7]).is_err());
+        run.pool().offline_leaf(leaves[2], OfflineMode::Offline).unwrap();
+        let why = run.pool().split("new", &leaves[2..]).map(drop).unwrap_err().to_string();
+        assert!(why.contains("is not in use"), "{why}");
+        online_leaf(run.pool(), &run.bench, 2);
+        run.pool().wait_for_scan().unwrap();
+        run.pool().checkpoint().unwrap();
+        assert!(run.pool().split("new", &leaves[2..]).is_err());
+        run.pool().discard_checkpoint().unwrap();
+        super::wait_for_discard(run.pool()).unwrap();
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
 }
 
 /// Two mirrors, of which the second is for metadata.
 #[test]
 fn special_vdevs_are_split_as_well() {
-    let (mut bench, model) = run(2220, Shape::Mirror, 60).finish();
-    bench.faults.clear();
-    let (a, b) = (bench.extra(), bench.extra());
-    let spec = VdevSpec::Mirror(vec![bench.leaf(a), bench.leaf(b)]);
-    let pool = bench.import();
-    let top = NewTop { spec, class: SpaceClass::Special };
-    pool.add_tops(&[top], Some(12), &bench.source()).unwrap();
-    pool.close().unwrap();
-    let pool = bench.import();
-    pool.reguid(None).unwrap();
-    let tops = pool.look().unwrap().config().vdev_tree.children.clone();
-    let has_class: Vec<_> = tops.iter().map(|top| top.alloc_bias.is_some()).collect();
-    assert_eq!(has_class, [false, true], "another guid changes no class");
-    super::random::add_large(&pool, 8 << 20);
-    pool.destroy_dataset("tank/large").unwrap();
-    let sides = pool.sides_to_split(&[]).unwrap();
-    let gone = numbers(&pool, &sides);
-    assert_eq!(gone, [1, 3]);
-    pool.split("tank", &sides).unwrap().export().unwrap();
-    pool.export().unwrap();
-    for (shape, which) in [(Shape::Disks3, gone), (Shape::Disks3, vec![0, 2])] {
-        let one = bench_of(&bench, shape, &which);
-        one.check(&one.open()).unwrap();
-        holds(&one, &model);
-        let pool = one.import();
-        super::random::add_large(&pool, 4 << 20);
+    scenario(2220, |steps| {
+        let (mut bench, model) = run(steps, Shape::Mirror, 60).finish();
+        bench.faults.clear();
+        let (a, b) = (bench.extra(), bench.extra());
+        let spec = VdevSpec::Mirror(vec![bench.leaf(a), bench.leaf(b)]);
+        let pool = bench.import();
+        let top = NewTop { spec, class: SpaceClass::Special };
+        pool.add_tops(&[top], Some(12), &bench.source()).unwrap();
+        pool.close().unwrap();
+        let pool = bench.import();
+        pool.reguid(None).unwrap();
+        let tops = pool.look().unwrap().config().vdev_tree.children.clone();
+        let has_class: Vec<_> = tops.iter().map(|top| top.alloc_bias.is_some()).collect();
+        assert_eq!(has_class, [false, true], "another guid changes no class");
+        super::random::add_large(&pool, 8 << 20);
+        pool.destroy_dataset("tank/large").unwrap();
+        let sides = pool.sides_to_split(&[]).unwrap();
+        let gone = numbers(&pool, &sides);
+        assert_eq!(gone, [1, 3]);
+        pool.split("tank", &sides).unwrap().export().unwrap();
         pool.export().unwrap();
-        one.check(&one.open()).unwrap();
-        one.zdb();
-    }
+        for (shape, which) in [(Shape::Disks3, gone), (Shape::Disks3, vec![0, 2])] {
+            let one = bench_of(&bench, shape, &which);
+            one.check(&one.open()).unwrap();
+            holds(&one, &model);
+            let pool = one.import();
+            super::random::add_large(&pool, 4 << 20);
+            pool.export().unwrap();
+            one.check(&one.open()).unwrap();
+            one.zdb();
+        }
+    });
 }
 
 /// The power fails after any number of writes: either the new pool is there, with all that the old
@@ -130,7 +138,7 @@ fn special_vdevs_are_split_as_well() {
 /// without the side first.
 #[test]
 fn a_split_may_end_at_any_write() {
-    let (mut bench, model) = run(2230, Shape::Mirror, 40).finish();
+    let (mut bench, model) = prepared(2230, Shape::Mirror, 40).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
     let mut cuts = [[0; 2]; 2];

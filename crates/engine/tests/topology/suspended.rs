@@ -40,42 +40,47 @@ fn is_suspended(pool: &LivePool, case: &str) {
 /// Nothing can be read either, and nothing of what was read is in memory.
 #[test]
 fn who_looks_at_a_pool_without_devices_is_told_so() {
-    let (bench, _) = run(1790, Shape::Disk, 40).finish();
-    let pool = bench.import_without_cache();
-    pool.outlast_failures().unwrap();
-    pool.set_fail_mode(FailMode::Continue);
-    for fault in [Fault::fail(0..u64::MAX, EIO), Fault::fail_writes(0..u64::MAX, EIO)] {
-        bench.faults[0].add(fault);
-    }
-    pool.set_pool_property("comment", StoredPropertyValue::Text("its".to_owned())).unwrap_err();
-    let seen = pool.look().unwrap();
-    assert!(seen.error_log().is_err(), "something was read");
-    assert_eq!(seen.health(), "SUSPENDED");
-    assert_eq!(seen.status(&seen.space()).health, "SUSPENDED");
-    assert!(seen.features().count("com.delphix:zpool_checkpoint").is_some());
+    scenario(1790, |steps| {
+        let (bench, _) = run(steps, Shape::Disk, 40).finish();
+        let pool = bench.import_without_cache();
+        pool.outlast_failures().unwrap();
+        pool.set_fail_mode(FailMode::Continue);
+        for fault in [Fault::fail(0..u64::MAX, EIO), Fault::fail_writes(0..u64::MAX, EIO)] {
+            bench.faults[0].add(fault);
+        }
+        pool.set_pool_property("comment", StoredPropertyValue::Text("its".to_owned())).unwrap_err();
+        let seen = pool.look().unwrap();
+        assert!(seen.error_log().is_err(), "something was read");
+        assert_eq!(seen.health(), "SUSPENDED");
+        assert_eq!(seen.status(&seen.space()).health, "SUSPENDED");
+        assert!(seen.features().count("com.delphix:zpool_checkpoint").is_some());
+    });
 }
 
 /// A device that is away has not lost what is on it; one that is there and cannot read has.
 #[test]
 fn what_could_not_be_read_while_devices_were_away_is_not_lost() {
-    for (kind, is_lost) in [(ErrorKind::Gone, false), (ErrorKind::NoAnswer, false), (EIO, true)] {
-        for shape in [Shape::Disk, Shape::Mirror] {
-            let (bench, _) = run(1792, shape, 40).finish();
-            let pool = bench.import_without_cache();
-            bench.faults.iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, kind)));
-            assert!(pool.look().unwrap().error_log().is_err(), "something was read");
-            bench.mend();
-            let wrong: u64 = pool.view().vdevs().walk().map(|n| n.checksum_errors()).sum();
-            assert_eq!(wrong, 0, "{shape:?}, {kind:?}: nothing was read");
-            pool.forget_errors(None).unwrap();
-            pool.sync().unwrap();
-            let logged = pool.look().unwrap().error_log().unwrap().blocks;
-            assert_eq!(!logged.is_empty(), is_lost, "{shape:?}, {kind:?}: {logged:?}");
-            let (events, _) = pool.events().after(0);
-            let is_reported = events.iter().any(|e| e.class == "ereport.fs.zfs.data");
-            assert_eq!(is_reported, is_lost, "{shape:?}, {kind:?}");
+    scenario(1792, |steps| {
+        for (kind, is_lost) in [(ErrorKind::Gone, false), (ErrorKind::NoAnswer, false), (EIO, true)]
+        {
+            for shape in [Shape::Disk, Shape::Mirror] {
+                let (bench, _) = run(steps, shape, 40).finish();
+                let pool = bench.import_without_cache();
+                bench.faults.iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, kind)));
+                assert!(pool.look().unwrap().error_log().is_err(), "something was read");
+                bench.mend();
+                let wrong: u64 = pool.view().vdevs().walk().map(|n| n.checksum_errors()).sum();
+                assert_eq!(wrong, 0, "{shape:?}, {kind:?}: nothing was read");
+                pool.forget_errors(None).unwrap();
+                pool.sync().unwrap();
+                let logged = pool.look().unwrap().error_log().unwrap().blocks;
+                assert_eq!(!logged.is_empty(), is_lost, "{shape:?}, {kind:?}: {logged:?}");
+                let (events, _) = pool.events().after(0);
+                let is_reported = events.iter().any(|e| e.class == "ereport.fs.zfs.data");
+                assert_eq!(is_reported, is_lost, "{shape:?}, {kind:?}");
+            }
         }
-    }
+    });
 }
 
 /// Nothing fails any more: all leaves are used again, and have what they missed.
@@ -94,8 +99,8 @@ fn all_come_back(run: &Run) {
 /// when they are back, everything is there.
 #[test]
 fn a_suspended_pool_goes_on_with_nothing_lost() {
-    for (seed, shape) in (1700..).zip(SHAPES) {
-        let mut run = run(seed, shape, 40);
+    scenarios((1700..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 40);
         run.pool().sync().unwrap();
         run.pool().outlast_failures().unwrap();
         let leaves = run.bench.redundancy() + 1;
@@ -121,14 +126,14 @@ fn a_suspended_pool_goes_on_with_nothing_lost() {
         assert!(suspended > 5, "{shape:?}: {suspended}");
         let (bench, model) = run.finish();
         holds(&bench, &model);
-    }
+    });
 }
 
 /// Whatever it waited for, what was durable is there when it ends instead.
 #[test]
 fn a_suspended_pool_that_ends_has_what_was_durable() {
-    for (seed, shape) in (1750..).zip(SHAPES) {
-        let mut run = run(seed, shape, 40);
+    scenarios((1750..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 40);
         run.pool().sync().unwrap();
         run.pool().outlast_failures().unwrap();
         run.step();
@@ -140,131 +145,140 @@ fn a_suspended_pool_that_ends_has_what_was_durable() {
         mend(&run);
         let bench = run.abandon();
         whole(&bench, &format!("{shape:?}"));
-    }
+    });
 }
 
 /// A program that wants to change something waits, or is told, as `failmode` says.
 #[test]
 fn who_writes_to_a_suspended_pool_waits_or_is_told() {
-    for mode in [FailMode::Wait, FailMode::Continue] {
-        let run = run(1790, Shape::Disk, 10);
-        let pool = run.pool();
-        pool.outlast_failures().unwrap();
-        pool.set_fail_mode(mode);
-        let fs = pool.filesystem("tank").unwrap();
-        fail(&run, 1, &ways(0)[0].1);
-        let new = NewFile::new(NewKind::File, 0o644, Time { seconds: 1, nanos: 0 });
-        let make = |name: &[u8]| fs.create(fs.root_object(), name, &new);
-        make(b"before").unwrap();
-        pool.sync().unwrap_err();
-        let wrote = std::thread::scope(|scope| {
-            let writer = scope.spawn(|| make(b"while").is_ok());
-            if mode == FailMode::Continue {
-                return writer.join().unwrap();
-            }
+    scenario(1790, |steps| {
+        for mode in [FailMode::Wait, FailMode::Continue] {
+            let run = run(steps, Shape::Disk, 10);
+            let pool = run.pool();
+            pool.outlast_failures().unwrap();
+            pool.set_fail_mode(mode);
+            let fs = pool.filesystem("tank").unwrap();
+            fail(&run, 1, &ways(0)[0].1);
+            let new = NewFile::new(NewKind::File, 0o644, Time { seconds: 1, nanos: 0 });
+            let make = |name: &[u8]| fs.create(fs.root_object(), name, &new);
+            make(b"before").unwrap();
+            pool.sync().unwrap_err();
+            let wrote = std::thread::scope(|scope| {
+                let writer = scope.spawn(|| make(b"while").is_ok());
+                if mode == FailMode::Continue {
+                    return writer.join().unwrap();
+                }
+                mend(&run);
+                pool.resume(&run.bench.source()).unwrap();
+                writer.join().unwrap()
+            });
+            assert_eq!(wrote, mode == FailMode::Wait);
             mend(&run);
+            // It was resumed already, or is now.
             pool.resume(&run.bench.source()).unwrap();
-            writer.join().unwrap()
-        });
-        assert_eq!(wrote, mode == FailMode::Wait);
-        mend(&run);
-        // It was resumed already, or is now.
-        pool.resume(&run.bench.source()).unwrap();
-        pool.sync().unwrap();
-    }
+            pool.sync().unwrap();
+        }
+    });
 }
 
 /// What a command changes waits in no pool that is suspended, and is not made later.
 #[test]
 fn what_is_given_up_while_the_pool_is_suspended_is_not_made_later() {
-    let run = run(1791, Shape::Disk, 10);
-    let pool = run.pool();
-    pool.outlast_failures().unwrap();
-    pool.set_fail_mode(FailMode::Wait);
-    let fs = pool.filesystem("tank").unwrap();
-    let hasty = fs.unless_suspended();
-    let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
-    let root = fs.root_object();
-    let before = hasty.create(root, b"before", &new).unwrap().number();
-    fail(&run, 1, &ways(0)[0].1);
-    pool.sync().unwrap_err();
-    let refused = hasty.create(root, b"while", &new).err().unwrap().to_string();
-    assert!(refused.contains("I/O is suspended"), "{refused}");
-    assert!(hasty.create(before, b"below", &new).is_err());
-    hasty.unlink(root, b"before", Time { seconds: 2, nanos: 0 }).unwrap_err();
-    mend(&run);
-    pool.resume(&run.bench.source()).unwrap();
-    pool.sync().unwrap();
-    let names = |path: &[u8]| fs.by_path(path, true).is_ok();
-    assert!(names(b"/before") && !names(b"/while") && !names(b"/before/below"));
-    hasty.create(root, b"after", &new).unwrap();
+    scenario(1791, |steps| {
+        let run = run(steps, Shape::Disk, 10);
+        let pool = run.pool();
+        pool.outlast_failures().unwrap();
+        pool.set_fail_mode(FailMode::Wait);
+        let fs = pool.filesystem("tank").unwrap();
+        let hasty = fs.unless_suspended();
+        let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
+        let root = fs.root_object();
+        let before = hasty.create(root, b"before", &new).unwrap().number();
+        fail(&run, 1, &ways(0)[0].1);
+        pool.sync().unwrap_err();
+        let refused = hasty.create(root, b"while", &new).err().unwrap().to_string();
+        assert!(refused.contains("I/O is suspended"), "{refused}");
+        assert!(hasty.create(before, b"below", &new).is_err());
+        hasty.unlink(root, b"before", Time { seconds: 2, nanos: 0 }).unwrap_err();
+        mend(&run);
+        pool.resume(&run.bench.source()).unwrap();
+        pool.sync().unwrap();
+        let names = |path: &[u8]| fs.by_path(path, true).is_ok();
+        assert!(names(b"/before") && !names(b"/while") && !names(b"/before/below"));
+        hasty.create(root, b"after", &new).unwrap();
+    });
 }
 
 /// A pool of a program that is not told when devices are back stops, as does one with
 /// `failmode=panic`.
 #[test]
 fn a_pool_that_is_not_resumed_stops() {
-    for outlasts in [false, true] {
-        let mut run = run(1795, Shape::Disk, 10);
-        if outlasts {
-            run.pool().outlast_failures().unwrap();
-            run.pool().set_fail_mode(FailMode::Panic);
+    scenario(1795, |steps| {
+        for outlasts in [false, true] {
+            let mut run = run(steps, Shape::Disk, 10);
+            if outlasts {
+                run.pool().outlast_failures().unwrap();
+                run.pool().set_fail_mode(FailMode::Panic);
+            }
+            run.step();
+            fail(&run, 1, &ways(0)[0].1);
+            run.pool().sync().unwrap_err();
+            assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
+            assert!(!run.pool().resume(&run.bench.source()).unwrap(), "there is nothing to resume");
+            let _ = run.abandon();
         }
-        run.step();
-        fail(&run, 1, &ways(0)[0].1);
-        run.pool().sync().unwrap_err();
-        assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
-        assert!(!run.pool().resume(&run.bench.source()).unwrap(), "there is nothing to resume");
-        let _ = run.abandon();
-    }
+    });
 }
 
 /// Devices are away from one of the reads of a sync on, and nothing of what it needs is in memory:
 /// it waits, and goes on when they are back.
 #[test]
 fn a_sync_that_cannot_read_waits_for_its_devices() {
-    for shape in [Shape::Disk, Shape::Mirror, Shape::Raidz1] {
-        let (bench, _) = run(1797, shape, 40).finish();
-        let pool = bench.import_without_cache();
-        pool.outlast_failures().unwrap();
-        let mend = || bench.mend();
-        let names: Vec<String> = (0..24).map(|after| format!("tank/away{after}")).collect();
-        let mut suspended = 0;
-        for (after, name) in (0..).zip(&names) {
-            let gone = Fault::fail(0..u64::MAX, ErrorKind::Gone).after(after);
-            bench.faults.iter().for_each(|device| device.add(gone.clone()));
-            std::thread::scope(|scope| {
-                let make = || pool.create_filesystem(name, NewFilesystem::default(), Vec::new());
-                let maker = scope.spawn(make);
-                while !maker.is_finished() || pool.is_waiting() {
-                    if pool.is_waiting() {
-                        suspended += 1;
-                        assert_eq!(pool.look().unwrap().health(), "SUSPENDED");
-                        mend();
-                        assert!(pool.resume(&bench.source()).unwrap(), "{shape:?}, {after}");
+    scenario(1797, |steps| {
+        for shape in [Shape::Disk, Shape::Mirror, Shape::Raidz1] {
+            let (bench, _) = run(steps, shape, 40).finish();
+            let pool = bench.import_without_cache();
+            pool.outlast_failures().unwrap();
+            let mend = || bench.mend();
+            let names: Vec<String> = (0..24).map(|after| format!("tank/away{after}")).collect();
+            let mut suspended = 0;
+            for (after, name) in (0..).zip(&names) {
+                let gone = Fault::fail(0..u64::MAX, ErrorKind::Gone).after(after);
+                bench.faults.iter().for_each(|device| device.add(gone.clone()));
+                std::thread::scope(|scope| {
+                    let make =
+                        || pool.create_filesystem(name, NewFilesystem::default(), Vec::new());
+                    let maker = scope.spawn(make);
+                    while !maker.is_finished() || pool.is_waiting() {
+                        if pool.is_waiting() {
+                            suspended += 1;
+                            assert_eq!(pool.look().unwrap().health(), "SUSPENDED");
+                            mend();
+                            assert!(pool.resume(&bench.source()).unwrap(), "{shape:?}, {after}");
+                        }
+                        std::thread::sleep(std::time::Duration::from_millis(1));
                     }
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
-            });
-            mend();
-            pool.sync().unwrap_or_else(|e| panic!("{shape:?}, {after}: {e}"));
-            pool.look().unwrap().dsl().by_name(name).unwrap();
+                });
+                mend();
+                pool.sync().unwrap_or_else(|e| panic!("{shape:?}, {after}: {e}"));
+                pool.look().unwrap().dsl().by_name(name).unwrap();
+            }
+            assert!(suspended > 10, "{shape:?}: {suspended}");
+            pool.export().unwrap();
+            whole(&bench, &format!("{shape:?}"));
+            bench.zdb();
+            let view = bench.open();
+            names.iter().for_each(|name| drop(view.dsl().by_name(name).unwrap()));
         }
-        assert!(suspended > 10, "{shape:?}: {suspended}");
-        pool.export().unwrap();
-        whole(&bench, &format!("{shape:?}"));
-        bench.zdb();
-        let view = bench.open();
-        names.iter().for_each(|name| drop(view.dsl().by_name(name).unwrap()));
-    }
+    });
 }
 
 /// The system says once that bytes were lost. They are written again when the pool is resumed,
 /// though no device was opened anew.
 #[test]
 fn a_flush_that_fails_once_is_made_good() {
-    for (seed, shape) in (1800..).zip(SHAPES) {
-        let mut run = run(seed, shape, 40);
+    scenarios((1800..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 40);
         run.pool().sync().unwrap();
         run.pool().outlast_failures().unwrap();
         let leaves = run.bench.redundancy() + 1;
@@ -289,38 +303,40 @@ fn a_flush_that_fails_once_is_made_good() {
         assert!(suspended > 0, "{shape:?}");
         let (bench, model) = run.finish();
         holds(&bench, &model);
-    }
+    });
 }
 
 /// The same while a spare is brought what was on a leaf that is gone.
 #[test]
 fn a_flush_that_fails_once_while_a_spare_is_resilvered_is_made_good() {
-    let mut run = run(1810, Shape::Raidz1, 60);
-    let spare = run.bench.extra();
-    let (spec, devices) = (run.bench.leaf(spare), run.bench.source());
-    run.pool().add_aux(&[spec], &[], &devices).unwrap();
-    run.pool().sync().unwrap();
-    run.pool().outlast_failures().unwrap();
-    run.bench.faults[0].add(Fault::fail(0..u64::MAX, ErrorKind::Gone));
-    run.bench.faults[0].add(Fault::fail_writes(0..u64::MAX, ErrorKind::Gone));
-    (0..8).for_each(|_| run.step());
-    run.pool().sync().unwrap();
-    assert_eq!(state(run.pool(), 0), VdevState::Removed);
-    run.bench.faults[1].add(Fault::fail_flushes(EIO).times(1));
-    // The resilver of the spare goes on behind this.
-    let taken = run.pool().take_spares(&run.bench.source());
-    let suspended = taken.unwrap().is_empty() || run.pool().sync().is_err();
-    assert!(suspended, "nothing can do without the leaf");
-    // Others fail now: it is told what does, and not what did.
-    run.bench.faults[1..3].iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, EIO)));
-    let refused = run.pool().resume(&run.bench.source_as_it_is()).unwrap_err().to_string();
-    assert!(refused.contains("mem1: cannot read"), "{refused}");
-    assert!(!refused.contains("flush"), "{refused}");
-    run.bench.faults[1..3].iter().for_each(|d| d.clear());
-    assert!(run.pool().resume(&run.bench.source_as_it_is()).unwrap());
-    run.pool().take_spares(&run.bench.source()).unwrap();
-    run.pool().wait_for_scan().unwrap();
-    run.pool().sync().unwrap();
-    let (bench, model) = run.finish();
-    holds(&bench, &model);
+    scenario(1810, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 60);
+        let spare = run.bench.extra();
+        let (spec, devices) = (run.bench.leaf(spare), run.bench.source());
+        run.pool().add_aux(&[spec], &[], &devices).unwrap();
+        run.pool().sync().unwrap();
+        run.pool().outlast_failures().unwrap();
+        run.bench.faults[0].add(Fault::fail(0..u64::MAX, ErrorKind::Gone));
+        run.bench.faults[0].add(Fault::fail_writes(0..u64::MAX, ErrorKind::Gone));
+        (0..8).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 0), VdevState::Removed);
+        run.bench.faults[1].add(Fault::fail_flushes(EIO).times(1));
+        // The resilver of the spare goes on behind this.
+        let taken = run.pool().take_spares(&run.bench.source());
+        let suspended = taken.unwrap().is_empty() || run.pool().sync().is_err();
+        assert!(suspended, "nothing can do without the leaf");
+        // Others fail now: it is told what does, and not what did.
+        run.bench.faults[1..3].iter().for_each(|d| d.add(Fault::fail(0..u64::MAX, EIO)));
+        let refused = run.pool().resume(&run.bench.source_as_it_is()).unwrap_err().to_string();
+        assert!(refused.contains("mem1: cannot read"), "{refused}");
+        assert!(!refused.contains("flush"), "{refused}");
+        run.bench.faults[1..3].iter().for_each(|d| d.clear());
+        assert!(run.pool().resume(&run.bench.source_as_it_is()).unwrap());
+        run.pool().take_spares(&run.bench.source()).unwrap();
+        run.pool().wait_for_scan().unwrap();
+        run.pool().sync().unwrap();
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
 }

@@ -3,13 +3,14 @@
 //! the model.
 
 use super::random::Bench;
-use super::{holds_model, no_problems, run};
+use super::{holds_model, no_problems, prepared, run};
 use engine::LivePool;
 use engine::inside::device::{Device as _, ErrorKind, Fault};
 use engine::live::{OwnChanges, StoredPropertyValue};
 use engine::pools::{LeafWork, WorkState};
 use poolkit::{SHAPES, Shape};
 use std::time::Duration;
+use testkit::{scenario, scenarios};
 
 const BOTH: [LeafWork; 2] = [LeafWork::Initialize, LeafWork::Trim];
 const LONG: Duration = Duration::from_mins(5);
@@ -41,8 +42,8 @@ fn initialized(bench: &Bench, n: usize) -> u64 {
 
 #[test]
 fn free_space_is_worked_on_and_nothing_else() {
-    for (seed, shape) in (1900..).zip(SHAPES.into_iter().chain([Shape::Draid1])) {
-        let mut run = run(seed, shape, 60);
+    scenarios((1900..).zip(SHAPES.into_iter().chain([Shape::Draid1])), |steps, shape| {
+        let mut run = run(steps, shape, 60);
         run.pool().sync().unwrap();
         for work in BOTH {
             for leaf in leaves(run.pool()) {
@@ -74,14 +75,14 @@ fn free_space_is_worked_on_and_nothing_else() {
         let (bench, model) = run.finish();
         holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
-    }
+    });
 }
 
 /// What became free is given back while the pool is worked with, and after crashes.
 #[test]
 fn autotrim_gives_back_what_no_uberblock_needs() {
-    for (seed, shape) in (1920..).zip(SHAPES.into_iter().chain([Shape::Draid1])) {
-        let mut run = run(seed, shape, 30);
+    scenarios((1920..).zip(SHAPES.into_iter().chain([Shape::Draid1])), |steps, shape| {
+        let mut run = run(steps, shape, 30);
         // What was in front of the devices does not follow them when they are copied.
         run.bench.faults.clear();
         run.pool().set_pool_property("autotrim", StoredPropertyValue::Number(1)).unwrap();
@@ -97,44 +98,46 @@ fn autotrim_gives_back_what_no_uberblock_needs() {
         let (bench, model) = run.finish();
         holds_model(&bench, &model, &format!("{shape:?}"));
         bench.zdb();
-    }
+    });
 }
 
 #[test]
 fn a_work_is_suspended_called_off_and_goes_on_after_an_export() {
-    let mut run = run(1940, Shape::Mirror, 60);
-    run.pool().sync().unwrap();
-    for work in BOTH {
-        let leaf = leaves(run.pool())[0];
-        assert!(run.pool().suspend_work(leaf, work).is_err());
-        // Slow, so that it does not end by itself.
-        run.pool().start_work(leaf, work, 1 << 20).unwrap();
-        assert_eq!(state(run.pool(), work)[0], WorkState::Active);
-        assert!(run.pool().start_work(leaf, work, 0).is_err());
-        run.pool().suspend_work(leaf, work).unwrap();
-        assert_eq!(state(run.pool(), work), [WorkState::Suspended, WorkState::None]);
-        run.reopen(0);
-        assert_eq!(state(run.pool(), work)[0], WorkState::Suspended);
-        run.pool().start_work(leaf, work, 0).unwrap();
-        if work == LeafWork::Trim {
-            run.pool().cancel_work(leaf, work).unwrap();
-            assert_ne!(state(run.pool(), work)[0], WorkState::Active);
+    scenario(1940, |steps| {
+        let mut run = run(steps, Shape::Mirror, 60);
+        run.pool().sync().unwrap();
+        for work in BOTH {
+            let leaf = leaves(run.pool())[0];
+            assert!(run.pool().suspend_work(leaf, work).is_err());
+            // Slow, so that it does not end by itself.
             run.pool().start_work(leaf, work, 1 << 20).unwrap();
+            assert_eq!(state(run.pool(), work)[0], WorkState::Active);
+            assert!(run.pool().start_work(leaf, work, 0).is_err());
+            run.pool().suspend_work(leaf, work).unwrap();
+            assert_eq!(state(run.pool(), work), [WorkState::Suspended, WorkState::None]);
+            run.reopen(0);
+            assert_eq!(state(run.pool(), work)[0], WorkState::Suspended);
+            run.pool().start_work(leaf, work, 0).unwrap();
+            if work == LeafWork::Trim {
+                run.pool().cancel_work(leaf, work).unwrap();
+                assert_ne!(state(run.pool(), work)[0], WorkState::Active);
+                run.pool().start_work(leaf, work, 1 << 20).unwrap();
+            }
+            run.reopen(1);
+            // It goes on by itself, at the rate that was asked for.
+            let now = state(run.pool(), work)[0];
+            assert!(matches!(now, WorkState::Active | WorkState::Complete), "{now:?}");
+            if now == WorkState::Active {
+                run.pool().cancel_work(leaf, work).unwrap();
+                assert_eq!(state(run.pool(), work)[0], WorkState::Canceled);
+            }
         }
-        run.reopen(1);
-        // It goes on by itself, at the rate that was asked for.
-        let now = state(run.pool(), work)[0];
-        assert!(matches!(now, WorkState::Active | WorkState::Complete), "{now:?}");
-        if now == WorkState::Active {
-            run.pool().cancel_work(leaf, work).unwrap();
-            assert_eq!(state(run.pool(), work)[0], WorkState::Canceled);
-        }
-    }
-    run.pool().forget_work(leaves(run.pool())[0], LeafWork::Initialize).unwrap();
-    assert_eq!(state(run.pool(), LeafWork::Initialize), [WorkState::None; 2]);
-    let (bench, model) = run.finish();
-    holds_model(&bench, &model, "works");
-    bench.zdb();
+        run.pool().forget_work(leaves(run.pool())[0], LeafWork::Initialize).unwrap();
+        assert_eq!(state(run.pool(), LeafWork::Initialize), [WorkState::None; 2]);
+        let (bench, model) = run.finish();
+        holds_model(&bench, &model, "works");
+        bench.zdb();
+    });
 }
 
 /// Devices fail in the middle of it, more than the pool can do without or fewer; when they are
@@ -142,11 +145,10 @@ fn a_work_is_suspended_called_off_and_goes_on_after_an_export() {
 #[test]
 fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
     let work = LeafWork::Initialize;
-    for (seed, shape, failing) in
-        [(1960, Shape::Disk, 1), (1961, Shape::Mirror, 2), (1962, Shape::Mirror, 1)]
-    {
+    let all = [(Shape::Disk, 1), (Shape::Mirror, 2), (Shape::Mirror, 1)];
+    scenarios((1960..).zip(all), |steps, (shape, failing)| {
         let case = format!("{shape:?}, {failing} fail");
-        let mut run = run(seed, shape, 20);
+        let mut run = run(steps, shape, 20);
         run.pool().sync().unwrap();
         run.pool().outlast_failures().unwrap();
         // Slow, so that it is under way when they fail.
@@ -174,14 +176,14 @@ fn a_work_that_devices_broke_off_goes_on_when_they_are_back() {
         finish(run.pool(), work);
         let ended = state(run.pool(), work);
         assert!(ended.iter().all(|s| *s == WorkState::Complete), "{case}: {ended:?}");
-    }
+    });
 }
 
 /// The power fails after any number of writes: nothing that the last uberblock reaches is gone.
 #[test]
 fn a_work_may_end_at_any_write() {
     for (seed, work) in (1950..).zip(BOTH) {
-        let (mut bench, model) = run(seed, Shape::Raidz1, 60).finish();
+        let (mut bench, model) = prepared(seed, Shape::Raidz1, 60).finish();
         let before = bench.devices.clone();
         for writes in super::cuts(29) {
             bench = bench.again_from(&before);
