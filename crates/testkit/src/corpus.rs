@@ -65,7 +65,7 @@ impl CorpusPool {
 /// Names of all cases of the collection that are here, sorted: the shipped ones, and those beside
 /// the checkout.
 pub fn corpus_cases() -> Vec<String> {
-    let mut names = cases(&shipped());
+    let mut names = cases_of_checkout(&shipped());
     names.extend(SHIPPED_APART.map(str::to_owned));
     names.extend(shared_dir().map(|dir| cases(&dir.join("pools"))).unwrap_or_default());
     names.sort();
@@ -83,7 +83,7 @@ fn shipped() -> PathBuf {
 
 /// Names of all pools shipped with the project, sorted.
 pub fn fixture_cases() -> Vec<String> {
-    cases(&workspace_root().join("fixtures"))
+    cases_of_checkout(&workspace_root().join("fixtures"))
 }
 
 /// The case of that name from the collection. Of the layouts that are not shipped, a smaller pool
@@ -125,12 +125,19 @@ pub fn fixture(name: &str) -> CorpusPool {
 /// Names of the pools in rare states that are shipped with the project, sorted. They are apart from
 /// the others, because some are large when unpacked and few tests need them.
 pub fn sample_cases() -> Vec<String> {
-    cases(&workspace_root().join("fixtures/samples"))
+    cases_of_checkout(&workspace_root().join("fixtures/samples"))
 }
 
 /// The pool in a rare state of that name.
 pub fn sample(name: &str) -> CorpusPool {
     open_case(&workspace_root().join("fixtures/samples"), name, "samples")
+}
+
+/// The same where there are some in every checkout: a test of each of none would pass.
+fn cases_of_checkout(dir: &Path) -> Vec<String> {
+    let names = cases(dir);
+    assert!(!names.is_empty(), "no pool is in {}", dir.display());
+    names
 }
 
 fn cases(dir: &Path) -> Vec<String> {

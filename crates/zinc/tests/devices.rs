@@ -419,8 +419,9 @@ fn a_raidz_of_old_images_goes_back_as_it_is_told() {
     copy("c", "old-c");
     place.ok("zfs create tank/a");
     copy("b", "old-b");
-    // More than the last three txgs, which -F tries, and as few as that takes: `a` is as new as they
-    // are, and the blocks of the old state on it are free, so that each of them may use some again.
+    // More than the last three txgs, which -F tries, and as few as that takes: `a` is as new as
+    // they are, and the blocks of the old state on it are free, so that each of them may use some
+    // again.
     place.ok("zfs create tank/b");
     place.ok("zpool export tank");
     for name in ["a", "b", "c"] {
