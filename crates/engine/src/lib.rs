@@ -109,6 +109,7 @@ mod error;
 pub mod extract;
 mod faults;
 mod import;
+mod import_list;
 pub mod ingest;
 pub mod inventory;
 pub mod keys;
@@ -478,13 +479,15 @@ pub mod objects {
 /// How pools are found, judged and described.
 pub mod pools {
     pub use crate::import::{
-        DeviceNote, EarlierState, Import, ImportConflict, ImportEntry, ImportIssue, ImportList,
-        ImportPlan, ImportReason, ImportTop, ImportTree, ImportVdev, ImportVerdict, ImportedPool,
-        NoList, Rewind, RewindReach, denied_devices,
+        DeviceNote, Import, ImportIssue, ImportPlan, ImportReason, ImportTop, ImportTree,
+        ImportVdev, ImportVerdict, ImportedPool, Rewind, RewindReach, denied_devices,
+    };
+    pub use crate::import_list::{
+        EarlierState, ImportConflict, ImportEntry, ImportList, NoList, check_name_is_free,
     };
     pub use crate::making::{
         Add, ClearLabels, Content, CreatePool, CreatedPool, DeviceCheck, DeviceRefusal,
-        PoolNameFault, PoolRegistry, check_new_name, pool_of_label, split,
+        PoolNameFault, PoolRegistry, Split, check_new_name, pool_of_label,
     };
     pub use crate::members::named_leaves;
     pub use crate::members::{

@@ -1,18 +1,20 @@
-//! The list of known pools, as an import asks it and is added to it.
+//! The list of known pools, as it is asked when a pool is imported, made or split off, and as the
+//! pool is added to it.
 
 use crate::{CacheEntryOptions, Cachefile, Error, KnownPools, is_gone};
 use engine::pools::{ImportConflict, ImportEntry, ImportList};
 use engine::{Candidate, ErrorKind, Hint, ImportRefusal, LivePool};
+use std::any::Any;
 
 /// What else keeps a pool of this guid from being imported under this name, such as that it is
 /// served.
 pub type OtherConflicts<'a> = dyn Fn(u64, &str) -> Option<ImportConflict> + 'a;
 
-/// The list, for an import that is remembered in this way.
+/// The list, for a pool that is remembered in this way.
 pub struct Importing<'a> {
     list: KnownPools<'a>,
     remembered: CacheEntryOptions,
-    others: &'a OtherConflicts<'a>,
+    others: Box<OtherConflicts<'a>>,
 }
 
 impl<'a> Importing<'a> {
@@ -22,9 +24,9 @@ impl<'a> Importing<'a> {
     pub fn new(
         list: KnownPools<'a>,
         remembered: CacheEntryOptions,
-        others: &'a OtherConflicts<'a>,
+        others: impl Fn(u64, &str) -> Option<ImportConflict> + 'a,
     ) -> Self {
-        Self { list, remembered, others }
+        Self { list, remembered, others: Box::new(others) }
     }
 
     fn not_listed(&self, why: Error) -> engine::Error {
@@ -49,24 +51,32 @@ impl ImportList for Importing<'_> {
         other.or(is_taken.then_some(ImportConflict::NameTaken))
     }
 
+    fn is_named(&self, name: &str) -> bool {
+        let mut known = self.list.all().into_iter();
+        // No pool has this guid: one of the name is always another.
+        known.any(|known| known.name() == name) || (self.others)(0, name).is_some()
+    }
+
     fn check_writable(&self) -> engine::Result<()> {
         let done = self.list.check_writable(&self.remembered.cachefile);
         done.map_err(|why| self.not_listed(why))
     }
 
-    fn add(
-        &self,
-        entry: &ImportEntry,
-        check: &dyn Fn() -> engine::Result<()>,
-    ) -> engine::Result<()> {
-        let _names = self.list.hold_names();
-        check()?;
+    fn hold(&self) -> Box<dyn Any> {
+        Box::new(self.list.hold_names())
+    }
+
+    fn add(&self, entry: &ImportEntry) -> engine::Result<()> {
         // A configuration that was just made can be read.
         let known = self.remembered.entry(entry.config.clone(), &entry.name);
         let Some(known) = known else { return Ok(()) };
         let known = known.marked(None, entry.is_read_only).with_state(entry.state);
         let done = self.list.remember(&known, &self.remembered.cachefile);
         done.map_err(|why| self.not_listed(why))
+    }
+
+    fn remove(&self, guid: u64) {
+        self.list.forget(guid);
     }
 
     fn refresh(&self, pool: &LivePool) {

@@ -62,7 +62,9 @@ pub fn causes(error: &Error) -> Vec<String> {
     }
 }
 
-fn not_imported(why: &ImportRefusal) -> &'static str {
+/// Why a pool is not imported, or cannot be added to the list of imported pools.
+#[must_use]
+pub fn not_imported(why: &ImportRefusal) -> &'static str {
     match why {
         ImportRefusal::Imported => "it is imported already",
         ImportRefusal::NameTaken => "a pool with that name already exists",

@@ -101,16 +101,6 @@ pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
     }
 }
 
-/// Refuses to give a pool a name that could not be remembered; said before anything is changed.
-pub fn check_writable(
-    session: &Session,
-    doing: &str,
-    cachefile: &Cachefile,
-) -> Result<(), Failure> {
-    let done = pools(session).check_writable(cachefile);
-    done.map_err(|why| not_remembered(doing, cachefile, &why))
-}
-
 /// Why a pool gets no name here; `doing` begins the message.
 pub fn not_remembered(doing: &str, cachefile: &Cachefile, why: &Error) -> Failure {
     let failure = because_of(

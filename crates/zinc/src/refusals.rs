@@ -21,6 +21,13 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
             Failure::usage(format!("property '{property}' specified multiple times"))
         }
         (ErrorKind::Refused(why), _) => refused(&start, name, &error, why),
+        (ErrorKind::Exists, _) if matches!(error.place(), Some(Place::Pool(_))) => {
+            Failure::new(format!("{start}: pool already exists"))
+        }
+        (ErrorKind::NotImported(why), _) => {
+            let failure = Failure::new(format!("{start}: {}", views::errors::not_imported(why)));
+            views::errors::causes(&error).into_iter().fold(failure, Failure::because)
+        }
         (ErrorKind::Against(rule), _) => against(doing, &start, &error, *rule),
         (ErrorKind::BadValue { property, value }, _) => {
             let why = refusals::bad_value(property, value, error.hint());

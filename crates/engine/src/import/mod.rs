@@ -1,7 +1,6 @@
 //! What a pool that was found is worth: opened as far as its datasets, and judged; and its import.
 
 mod denied;
-mod list;
 mod operation;
 mod rewind;
 mod rules;
@@ -10,7 +9,6 @@ mod tests;
 mod tree;
 
 pub use denied::denied_devices;
-pub use list::{EarlierState, ImportConflict, ImportEntry, ImportList, NoList};
 pub use operation::{Import, ImportPlan, ImportedPool};
 pub use rewind::{Rewind, RewindReach};
 pub use tree::{ImportReason, ImportTop, ImportTree, ImportVdev};

@@ -12,11 +12,11 @@
 //! imported that nothing remembers.
 
 use super::denied::denied_devices;
-use super::list::{EarlierState, ImportConflict, ImportEntry, ImportList};
 use super::rewind::{Rewind, RewindReach};
 use super::rules::{is_kept, is_only_read};
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::faults::ImportRefusal;
+use crate::import_list::{EarlierState, ImportConflict, ImportEntry, ImportList};
 use crate::making::check_new_name;
 use crate::properties::pool::PoolSetting;
 use pool::live::{self, ImportOptions, Invocation, LivePool, cache_config, check_import};
@@ -339,8 +339,10 @@ impl ImportPlan {
     ) -> std::result::Result<ImportedPool, E> {
         self.check_conflict(list)?;
         let pool = open(&self)?;
-        let entry = self.entry(&pool);
-        if let Err(e) = list.add(&entry, &|| self.check_conflict(list)) {
+        let held = list.hold();
+        let added = self.check_conflict(list).and_then(|()| list.add(&self.entry(&pool)));
+        drop(held);
+        if let Err(e) = added {
             if let ImportedPool::Writable(pool) = pool {
                 pool.export().map_err(Error::from)?;
             }
@@ -364,7 +366,7 @@ impl ImportPlan {
             ImportedPool::Writable(pool) => pool.cache_config(),
         };
         let (name, is_read_only) = (self.name().to_owned(), self.is_read_only());
-        ImportEntry { config, name, is_read_only, state }
+        ImportEntry { guid: pool.view().guid(), config, name, is_read_only, state }
     }
 }
 

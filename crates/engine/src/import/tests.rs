@@ -1,68 +1,17 @@
-//! An import, with a list that is kept in memory.
+//! An import.
 
-use super::{EarlierState, Import, ImportConflict, ImportEntry, ImportList, ImportedPool};
-use super::{Rewind, RewindReach};
-use crate::error::{Error, ErrorKind, Hint, Result};
+use super::{Import, ImportedPool, Rewind, RewindReach};
+use crate::error::{ErrorKind, Hint, Result};
 use crate::faults::ImportRefusal;
+use crate::import_list::test_list::List;
+use crate::import_list::{EarlierState, ImportConflict};
 use crate::pools::{PoolNameFault, scan};
 use crate::properties::pool::parse;
 use crate::{NewPool, OpenOptions};
-use pool::live::{ImportOptions, Invocation, LivePool};
+use pool::live::{ImportOptions, Invocation};
 use pool::{Candidate, CandidateState, Pool};
-use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use tempfile::TempDir;
-
-/// A list, and what was called.
-#[derive(Default)]
-struct List {
-    conflict: Cell<Option<ImportConflict>>,
-    /// Another program takes the name while the pool is opened.
-    is_overtaken: bool,
-    is_read_only: bool,
-    cannot_add: bool,
-    calls: RefCell<Vec<&'static str>>,
-    entries: RefCell<Vec<ImportEntry>>,
-}
-
-impl List {
-    fn note(&self, what: &'static str) {
-        self.calls.borrow_mut().push(what);
-    }
-
-    fn unlisted() -> Error {
-        Error::new(ErrorKind::NotImported(ImportRefusal::NotListed))
-    }
-}
-
-impl ImportList for List {
-    fn conflict(&self, _: &Candidate, _: &str) -> Option<ImportConflict> {
-        self.note("conflict");
-        self.conflict.get()
-    }
-
-    fn check_writable(&self) -> Result<()> {
-        self.note("writable");
-        if self.is_read_only { Err(Self::unlisted()) } else { Ok(()) }
-    }
-
-    fn add(&self, entry: &ImportEntry, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        self.note("add");
-        if self.is_overtaken {
-            self.conflict.set(Some(ImportConflict::NameTaken));
-        }
-        check()?;
-        if self.cannot_add {
-            return Err(Self::unlisted());
-        }
-        self.entries.borrow_mut().push(entry.clone());
-        Ok(())
-    }
-
-    fn refresh(&self, _: &LivePool) {
-        self.note("refresh");
-    }
-}
 
 /// A pool in a file, exported.
 struct Case {
@@ -107,7 +56,7 @@ fn settings_and_the_line_of_the_history_are_stored_once_the_pool_is_listed() {
     let mut was_waited_for = false;
     pool.close(&list, |pool| was_waited_for = pool.name() == "depot").unwrap();
     assert!(was_waited_for);
-    let expected = ["writable", "conflict", "conflict", "add", "conflict", "refresh"];
+    let expected = ["writable", "conflict", "conflict", "hold", "conflict", "add", "refresh"];
     assert_eq!(*list.calls.borrow(), expected);
     let entries = list.entries.borrow();
     assert_eq!((entries[0].name.as_str(), entries[0].is_read_only), ("depot", false));

@@ -17,4 +17,4 @@ pub use create::{CreatePool, CreatedPool};
 pub use device::DeviceCheck;
 pub use labels::{ClearLabels, PoolRegistry, pool_of_label};
 pub use name::check_new_name;
-pub use split::split;
+pub use split::Split;

@@ -1,6 +1,7 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
 use super::claim::{claim, refused};
+use super::listed;
 use super::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::args::divide;
 use crate::cmd::verb::Verb;
@@ -9,13 +10,12 @@ use crate::failure::Failure;
 use crate::keys::key_at;
 use crate::live::{LiveOptions, invocation, print_txgs};
 use crate::refusals::cannot;
-use crate::served::Server;
 use crate::session::Session;
-use crate::{host, known, stored_only, ui};
+use crate::{host, stored_only, ui};
 use engine::keys::{KeyOptions, is_of_key};
 use engine::layout::{self, Layout};
-use engine::live::{CreateOptions, LivePool};
-use engine::pools::CreatePool;
+use engine::live::CreateOptions;
+use engine::pools::{CreatePool, check_name_is_free};
 use engine::{DatasetKind, Error, Rt};
 use std::process::ExitCode;
 
@@ -76,29 +76,22 @@ pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
     engine::pools::check_new_name(name).map_err(fail)
 }
 
-/// Refuses a name that another pool has here.
-pub fn refuse_name(session: &Session, name: &str, doing: &str) -> Result<(), Failure> {
-    let is_known = known::pools(session).all().iter().any(|known| known.name() == name);
-    let is_served = || Server::own(session).iter().any(|server| server.name == name);
-    match is_known || is_served() {
-        true => Err(Failure::new(format!("cannot {doing} '{name}': pool already exists"))),
-        false => Ok(()),
-    }
-}
-
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         check_pool_name(&self.pool, "create")?;
         if let Some(name) = &self.temporary {
             check_pool_name(name, "create")?;
         }
-        let name = self.temporary.as_ref().unwrap_or(&self.pool);
-        refuse_name(session, name, "create")?;
         let remembered = self.remembered()?;
-        self.check_mountpoint(remembered.altroot.as_deref())?;
+        let altroot = remembered.altroot.clone();
+        let list = listed::list(session, remembered);
+        let name = self.temporary.as_ref().unwrap_or(&self.pool);
+        check_name_is_free(&list, name).map_err(|e| cannot("create", name, e))?;
+        self.check_mountpoint(altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
         let making = self.making(session, layout)?;
-        making.check().map_err(|e| refused("create", &self.pool, e))?;
+        let fail = |e: Error| refused("create", &self.pool, e);
+        making.check().map_err(fail)?;
         let layout = making.layout();
         let devices = claim(session, layout, None, self.force, self.how.wait)?;
         if self.dry {
@@ -109,22 +102,10 @@ impl Verb for Args {
             );
             return Ok(ExitCode::SUCCESS);
         }
-        let doing = format!("cannot create '{}'", self.pool);
-        known::check_writable(session, &doing, &remembered.cachefile)?;
-        let fail = |e| cannot("create", &self.pool, e);
         let prices = crate::cmd::far::prices(session, None)?;
-        let _names = known::pools(session).hold_names();
-        refuse_name(session, name, "create")?;
-        let made = making.run(&Rt::real(), &devices);
-        let made = made.map_err(|e| refused("create", &self.pool, e))?;
-        let guid = made.pool().guid();
-        let mut shown = Ok(());
-        let complete = |pool: LivePool| {
-            shown = print_txgs(session, &pool, &self.how);
-            settings::remember(session, &doing, &remembered, (pool.cache_config(), name))?;
-            pool.close().map_err(fail)
-        };
-        made.complete(complete).inspect_err(|_| known::pools(session).forget(guid))?;
+        let made = making.run_listed(&Rt::real(), &devices, &list).map_err(fail)?;
+        let shown = print_txgs(session, made.pool(), &self.how);
+        made.close(&list).map_err(fail)?;
         drop(devices);
         if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
@@ -194,6 +175,9 @@ impl Args {
             options.encryption = wish.encryption(Some(key));
         }
         let mut making = CreatePool::new(layout, options).despite_mismatch(self.force);
+        if let Some(name) = &self.temporary {
+            making = making.named_for_now(name).map_err(fail)?;
+        }
         for setting in self.settings()? {
             making = making.set(setting).map_err(fail)?;
         }

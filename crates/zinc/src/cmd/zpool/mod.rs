@@ -16,6 +16,7 @@ mod initialize;
 pub mod iostat;
 mod labelclear;
 mod list;
+mod listed;
 mod naming;
 mod prefetch;
 mod remove;

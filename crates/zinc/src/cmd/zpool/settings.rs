@@ -2,10 +2,7 @@
 
 use crate::args::divide;
 use crate::failure::Failure;
-use crate::known;
-use crate::session::Session;
 use engine::Error;
-use engine::config::NvList;
 use engine::live::StoredPropertyValue;
 use engine::properties::pool;
 pub use engine::properties::pool::PoolSetting;
@@ -93,17 +90,4 @@ pub fn remembered(
     is_passing: bool,
 ) -> Result<CacheEntryOptions, Failure> {
     CacheEntryOptions::of(settings, root, is_passing).map_err(|place| bad(doing, place))
-}
-
-/// Remembers a pool of this configuration under this name.
-pub fn remember(
-    session: &Session,
-    doing: &str,
-    what: &CacheEntryOptions,
-    (config, name): (NvList, &str),
-) -> Result<(), Failure> {
-    // A configuration that was just made can be read.
-    let Some(known) = what.entry(config, name) else { return Ok(()) };
-    let fail = |why: imported::Error| known::not_remembered(doing, &what.cachefile, &why);
-    known::pools(session).remember(&known, &what.cachefile).map_err(fail)
 }

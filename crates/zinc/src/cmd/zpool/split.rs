@@ -1,8 +1,9 @@
 //! `zinc zpool split`: one side of each mirror becomes a pool of its own.
 
-use super::create::{check_pool_name, refuse_name};
+use super::create::check_pool_name;
 use super::devices::{refused, with_names};
 use super::each;
+use super::listed;
 use super::naming::Naming;
 use super::settings::{self, PoolSetting};
 use crate::cmd::serve::background;
@@ -11,8 +12,8 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{known, served, ui};
-use engine::{Error, LivePool, pools};
+use crate::{served, ui};
+use engine::{Error, ErrorKind, LivePool, pools};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool split`.
@@ -64,14 +65,17 @@ impl Split {
             ui::out(session, &views::layout::split(&self.new, &names));
             return Ok(());
         }
-        let _names = known::pools(session).hold_names();
-        refuse_name(session, &self.new, "split into")?;
-        let new = pools::split(pool, &self.new, &sides, settings).map_err(fail)?;
-        if self.root.is_none() {
-            return new.export().map_err(|e| fail(e.into()));
-        }
-        settings::remember(session, &doing, &remembered, (new.cache_config(), &self.new))?;
-        new.close().map_err(|e| fail(e.into()))
+        let split = pools::Split::new(&self.new, sides).map_err(fail)?;
+        let split = settings.into_iter().fold(split, pools::Split::set);
+        let split = if self.root.is_some() { split.imported() } else { split };
+        let new = split.run(pool, &listed::list(session, remembered)).map_err(|e| {
+            match matches!(e.kind(), ErrorKind::Exists) {
+                true => cannot("split into", &self.new, e),
+                false => fail(e),
+            }
+        })?;
+        let done = if self.root.is_some() { new.close() } else { new.export() };
+        done.map_err(|e| fail(e.into()))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::Args;
 use crate::cmd::serve::background;
 use crate::cmd::zpool::rewind::{RewindArgs, with_recovery};
-use crate::cmd::zpool::settings;
+use crate::cmd::zpool::{listed, settings};
 use crate::failure::Failure;
 use crate::found;
 use crate::live::{self, LiveOptions, Tuning, invocation, print_txgs};
@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::{host, known, local_time, queue, stored_only, ui};
 use engine::live::{ImportOptions, LogDevices};
 use engine::pools::denied_devices;
-use engine::pools::{Choice, Destroyed, Import, ImportConflict, ImportPlan, ImportedPool};
+use engine::pools::{Choice, Destroyed, Import, ImportPlan, ImportedPool};
 use engine::{Candidate, Error, ErrorKind, ImportRefusal, Place};
 use imported::{Found, Importing};
 use std::os::unix::ffi::OsStrExt as _;
@@ -78,17 +78,6 @@ pub struct TakeArgs {
 /// Whether the pool is imported already: known here, or served.
 fn is_imported(session: &Session, pool: &Candidate) -> bool {
     Server::holds(session, pool.config.pool_guid) || known::pools(session).is_imported(pool)
-}
-
-/// What keeps a pool from being imported, apart from the list: it, or another of the name, is
-/// served.
-fn served(session: &Session, guid: u64, name: &str) -> Option<ImportConflict> {
-    if Server::holds(session, guid) {
-        return Some(ImportConflict::Imported);
-    }
-    let mut own = Server::own(session).into_iter();
-    let is_taken = own.any(|server| server.name == name && server.guid != guid);
-    is_taken.then_some(ImportConflict::NameTaken)
 }
 
 impl Args {
@@ -181,8 +170,7 @@ impl Args {
             let name = candidate.name();
             ui::note(session, &format!("warning: '{name}' is of version {version}, {note}"));
         }
-        let others = |guid, name: &str| served(session, guid, name);
-        let list = Importing::new(known::pools(session), remembered, &others);
+        let list = listed::list(session, remembered);
         let plan = import.plan(&list).map_err(|e| match e.kind() {
             ErrorKind::NotImported(_) => e.into(),
             _ => Failure::from(e).about(&doing),
