@@ -7,8 +7,10 @@
 //! out [`Dir`] and [`Dataset`], plain values that hold what was decoded; opening a dataset's
 //! object set gives a [`dmu::Objset`], with the dataset's key when it is encrypted and unlocked.
 //!
-//! Nothing is cached here but unlocked keys ([`Keyring`]): blocks are cached below, and a value
-//! read once stays true, because a pool opened for reading does not change.
+//! Nothing is cached here but unlocked keys ([`Keyring`]): blocks are cached below. A value that
+//! was read stays true in a pool that is opened for reading. One that is open for writing changes
+//! with each txg: what is read of several objects, which a name already is, fits together only
+//! while the caller keeps the sync thread out (`pool::Pool::lock_datasets`).
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -46,25 +46,40 @@
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
 //! | [`keys`] | keys of encrypted datasets |
+//! | [`permissions`] | what users other than the owner may do |
+//! | [`replay`] | a dataset with its intent log replayed, to look at |
 //! | [`files`] | what files are made of |
 //! | [`objects`] | what files are kept in: a transactional store of objects |
-//! | [`ingest`] | files of somewhere else into a file system |
-//! | [`extract`], [`rescue`] | files of a pool into something else; all that can be read of one |
+//! | [`ingest`] | copying files into a file system |
+//! | [`extract`], [`rescue`] | copying files out of a pool; copying out all that can be read |
 //! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`send`], [`receive`] | snapshots as streams, and out of streams |
+//! | [`streams`] | the records of streams, and streams made from others |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
-//! | [`mod@repair`] | what no redundancy mends, made right again |
+//! | [`mod@repair`] | repairs of damage for which there is no redundancy |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
-//! | [`stats`] | what a pool did, and how long it took |
+//! | [`layout`] | what a pool is made of, in words, and what of it is likely to be a mistake |
+//! | [`stats`], [`recording`] | what a pool did, and how long it took; the same kept in a file |
 //! | [`props`], [`features`] | tables of all properties and features |
 //! | [`hex`] | bytes as hexadecimal digits |
 //! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
+//! | [`errors`], [`pool_refusals`] | what is behind an [`Error`], for logs and for other words |
+//! | [`process`] | the memory and the standard output of a process that uses this crate |
 //!
 //! The floors below are [`inside`]: tools that look into the structures of a pool name them there,
 //! and a front end does not.
+//!
+//! # Reading while the pool changes
+//!
+//! The operations of this crate may run beside each other and beside changes. The methods of
+//! [`Dsl`] ([`Pool::dsl`]) are plain reads: each reads several objects of the pool, and a txg that
+//! becomes durable between two of them can make the second one fail with "no such object". In a
+//! pool that is open for writing they are called while the guard of [`Pool::lock_datasets`] lives,
+//! which is held briefly: no txg becomes durable meanwhile, so it is not held over a change, a
+//! wait, or another operation of this crate.
 //!
 //! # When something is durable
 //!

@@ -137,6 +137,7 @@ impl Scan {
 /// The datasets that use the most, in the order of their names, and how many are left out. Datasets
 /// that cannot be read are left out: `zfs list` shows why.
 fn spaces(pool: &Pool, usable: u64) -> (Vec<Space>, usize) {
+    let _guard = pool.lock_datasets();
     let dsl = pool.dsl();
     let mut all = Vec::new();
     for (name, dir) in dsl.walk() {

@@ -327,9 +327,9 @@ impl Pool {
     }
 
     /// Keeps the datasets of a pool that is open for writing as they are, so that what is read of
-    /// several objects fits together; `None` when they never change. No txg becomes durable
-    /// meanwhile: for some reads and not for anything that waits, asks the pool for a change, or
-    /// holds still again.
+    /// several objects through [`Self::dsl`] fits together; `None` when they never change. No txg
+    /// becomes durable meanwhile: it is for some reads, and not for anything that waits, asks the
+    /// pool for a change, or takes this guard again, which would wait for itself.
     #[must_use]
     pub fn lock_datasets(&self) -> Option<DatasetsGuard<'_>> {
         self.gate.as_ref().map(|gate| DatasetsGuard(gate.read()))

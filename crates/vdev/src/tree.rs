@@ -1,8 +1,8 @@
 //! The tree of vdevs over opened devices.
 //!
-//! Built once from the configuration and then only read: what the pool floor learns later (the
-//! mappings of removed vdevs, the txgs a device missed, how far an expansion has come) is set
-//! before the tree is shared. Only the error counters change afterwards, and they are atomic.
+//! Built once from the configuration; its shape does not change. Another shape is another tree,
+//! which is swapped in. What changes while it is shared is behind `&self`: error counters, which
+//! are atomic, the health and the missed txgs of leaves, and how far an expansion has come.
 //!
 //! Nodes are in one vector, children named by index. Depth is bounded when the tree is built, so
 //! that walks down it need no further bound.

@@ -8,6 +8,7 @@
 //! | [`disks`] | names of disks |
 //! | [`errors`] | what is said of a failure |
 //! | [`events`] | what happened to pools |
+//! | [`exit_codes`] | exit codes of OpenZFS's commands, where scripts look for them |
 //! | [`far`] | disks in stores of objects |
 //! | [`files`] | files and directories |
 //! | [`hints`] | what can be done about a failure |
@@ -15,22 +16,32 @@
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
-//! | [`kept`] | properties that are stored for other systems alone |
+//! | [`keys`] | keys of encrypted datasets |
 //! | [`layout`] | what a new pool is made of |
 //! | [`members`] | why a device that was named is not taken |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
+//! | [`naming`] | names of vdevs in tables |
+//! | [`places`] | places in a pool: `POOL/DATASET[@SNAPSHOT]:PATH` |
 //! | [`pool_properties`] | properties of pools and vdevs, one in a line |
+//! | [`pool_settings`] | why a property of a pool is not set, and what to do |
 //! | [`pools`] | pools and vdevs in rows and columns |
+//! | [`progress`] | how far long work is, on one line |
 //! | [`projects`] | projects of files |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`receive`] | streams that are received |
 //! | [`refusals`] | why a dataset or property cannot be changed |
+//! | [`repair`] | a repair: its plan and its result |
+//! | [`scripts`] | columns that scripts fill |
 //! | [`states`] | states of a pool that could be opened |
 //! | [`status`] | the health of pools |
+//! | [`stored_only`] | properties that are stored for other systems alone |
+//! | [`stores`] | the requests to object stores, and their cost |
 //! | [`streams`] | send streams, record by record |
 //! | [`top`] | one frame of a screen |
 //! | [`tunables`] | what can be tuned |
+//! | [`txg_lines`] | records of txgs, as lines of JSON |
 //! | [`txgs`] | transaction groups |
+//! | [`unsupported`] | verbs and options of OpenZFS's commands that are missing, and why |
 //! | [`upgrade`] | features that pools have and lack |
 //! | [`waiting`] | what is left of what goes on in a pool |
 //!

@@ -334,7 +334,7 @@ pub fn check_receive(cx: &DslCx<'_>, dsl: &Dsl, incoming: &Incoming) -> Result<O
 }
 
 /// Makes the head that a stream is received into. Its object set is still to be made when the
-/// stream is a full one: [`NewDataset::is_empty`].
+/// stream is a full one.
 ///
 /// Changes on disk: as [`super::create_dataset`] and [`super::clone_dataset`]; the head is marked.
 ///

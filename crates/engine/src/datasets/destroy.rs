@@ -1,7 +1,7 @@
 //! Destroying: what a request means, in which order everything in it can go, and what that gives
 //! back.
 
-use super::names::{heads, split};
+use super::names::{heads_of, split};
 use crate::error::{Error, Hint, Place, Result, Rule};
 use dsl::{Action, Dataset, Dsl, Refusal};
 use ondisk::dsl::RECV_DIR_NAME;
@@ -98,7 +98,7 @@ impl Destroy {
         }
         if let Some((head, spec)) = split(name) {
             let bases = match self.recursive {
-                true => heads(dsl, head)?.into_iter().map(|h| h.name).collect(),
+                true => heads_of(dsl, head)?.into_iter().map(|h| h.name).collect(),
                 false => vec![head.to_owned()],
             };
             let mut names = Vec::new();
@@ -116,7 +116,7 @@ impl Destroy {
             order.steps.push(Step::Snapshots(names));
             return Ok(order.steps);
         }
-        for head in heads(dsl, name)? {
+        for head in heads_of(dsl, name)? {
             order.destroyed.insert(head.name);
         }
         order.tree(name)?;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Hint, Place, Result, Rule};
 use dsl::{Dataset, Dsl};
+use pool::Pool;
 
 /// The pool in the name of a dataset, snapshot or bookmark.
 #[must_use]
@@ -30,7 +31,16 @@ pub(super) fn one_pool(name: &str, other: &str) -> Result<()> {
 }
 
 /// The dataset `name` and every file system and volume below it, parents first.
-pub fn heads(dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
+///
+/// # Errors
+/// There is no such dataset, or one below it cannot be read.
+pub fn heads(pool: &Pool, name: &str) -> Result<Vec<Dataset>> {
+    let _guard = pool.lock_datasets();
+    heads_of(pool.dsl(), name)
+}
+
+/// [`heads`] for a caller that holds [`Pool::lock_datasets`].
+pub(crate) fn heads_of(dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
     dsl.dir_by_name(name)?;
     let below = format!("{name}/");
     let mut out = Vec::new();
@@ -64,7 +74,7 @@ pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Descendants) -> Result<Vec
         return Ok(vec![name.to_owned()]);
     }
     let is_whole = |h: &Dataset| h.name == head || !h.phys.is_inconsistent();
-    let all = heads(dsl, head)?.into_iter().filter(is_whole);
+    let all = heads_of(dsl, head)?.into_iter().filter(is_whole);
     let all = all.map(|h| format!("{}@{short}", h.name));
     Ok(all.filter(|n| below == Descendants::All || dsl.by_name(n).is_ok()).collect())
 }
@@ -101,6 +111,39 @@ mod tests {
         assert_eq!((pool_of("p/a@x"), pool_of("p#b"), pool_of("p")), ("p", "p", "p"));
         assert_eq!((parent("p/a/b"), parent("p")), ("p/a", ""));
         assert!(one_pool("p/a", "p@x").is_ok() && one_pool("p/a", "q/a").is_err());
+    }
+
+    /// A dataset, and a snapshot of it, that come, are renamed and go.
+    fn come_and_go(pool: &crate::LivePool, number: usize) -> Result<()> {
+        let (first, then) = (format!("tank/x{number}"), format!("tank/y{number}"));
+        crate::Create::filesystem(&first)?.run(pool)?;
+        crate::datasets::snapshot(pool, &[format!("{first}@s")], false, Vec::new())?;
+        crate::datasets::Rename::new(&first, &then)?.run(pool)?;
+        let plan = crate::datasets::Destroy::new(&then).recursive().plan(pool.view())?;
+        plan.run(pool, &crate::Progress::new()).map(drop)
+    }
+
+    /// Reads of several objects fit together while others become durable between them.
+    #[test]
+    fn datasets_are_read_while_others_come_and_go() {
+        const ROUNDS: usize = 60;
+        let pool = crate::NewPool::new("tank").memory(256 << 20).create().unwrap();
+        crate::Create::filesystem("tank/stays").unwrap().run(&pool).unwrap();
+        crate::datasets::snapshot(&pool, &["tank/stays@s".to_owned()], false, vec![]).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..ROUNDS {
+                    come_and_go(&pool, number).unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let all = heads(pool.view(), "tank").unwrap();
+                assert!(all.iter().any(|head| head.name == "tank/stays"));
+                let forms = crate::send::Forms::default();
+                crate::send::Send::new(pool.view(), "tank/stays@s", None, forms).unwrap();
+            }
+        });
+        pool.export().unwrap();
     }
 
     #[test]

@@ -135,8 +135,7 @@ impl Permissions {
         let names = match recursive {
             false => vec![dataset.to_owned()],
             true => {
-                let _guard = pool.view().lock_datasets();
-                let all = heads(pool.view().dsl(), dataset).map_err(|e| e.of(dataset))?;
+                let all = heads(pool.view(), dataset).map_err(|e| e.of(dataset))?;
                 all.into_iter().map(|head| head.name).collect()
             }
         };

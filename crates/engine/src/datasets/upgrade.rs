@@ -1,6 +1,6 @@
 //! File systems that get a newer version.
 
-use super::names::heads;
+use super::names::heads_of;
 use crate::error::{Error, Place, Result, Rule};
 use dsl::{Dataset, DatasetKind, Dsl, PropertyContext};
 use pool::live::LivePool;
@@ -98,7 +98,7 @@ fn wanted(
                 .at(Place::Dataset(name.to_owned()))
                 .of(name));
         }
-        let all = if recursive { heads(dsl, name)? } else { vec![dataset] };
+        let all = if recursive { heads_of(dsl, name)? } else { vec![dataset] };
         for one in all.into_iter().filter(|one| dsl.kind(one) == DatasetKind::Filesystem) {
             if out.iter().all(|(known, _)| *known != one.name) {
                 // A file system whose version cannot be read without its key has the newest.

@@ -114,6 +114,7 @@ impl<'a> Diff<'a> {
         };
         let to = later_name(path, to);
         let dsl = pool.dsl();
+        let guard = pool.lock_datasets();
         let (earlier, later) = (dsl.by_name(from)?, dsl.by_name(&to)?);
         if !is_ancestor(dsl, &earlier, &later)? {
             let error = Error::against(Rule::NotEarlier).at(at(from));
@@ -122,6 +123,7 @@ impl<'a> Diff<'a> {
         let prefix = mount_point(dsl, &later)?;
         let since = earlier.phys.creation_txg;
         let earlier = Filesystem::open(dsl.objset(&earlier)?)?;
+        drop(guard);
         let earlier = Side::new(earlier, prefix.clone(), progress);
         let name = later.name.clone();
         let later = Side::new(Filesystem::open(open(&later)?)?, prefix, progress);

@@ -4,7 +4,7 @@
 //! reservation for all of it follows; `refreservation=auto` is worked out; where a key is can
 //! be said only of what has one of its own; and the version of a file system is in it.
 
-use crate::datasets::{Upgraded, heads, reserved, upgrade, whole_volume};
+use crate::datasets::{Upgraded, heads_of, reserved, upgrade, whole_volume};
 use crate::error::{Error, Place, Result, Rule};
 use crate::keys::check_location;
 use crate::values::{number, number_change, numeric, parse};
@@ -199,7 +199,7 @@ impl Inherit {
 
     /// A dataset and all below it, with their snapshots where these have such properties.
     fn below(&self, dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
-        let mut all = heads(dsl, name)?;
+        let mut all = heads_of(dsl, name)?;
         if is_user_property(&self.property) {
             for at in 0..all.len() {
                 let snapshots = dsl.snapshots(&all[at])?;

@@ -136,6 +136,17 @@ impl<'a> Send<'a> {
     /// There is no such snapshot, the one is not earlier than the other, or the dataset cannot be
     /// read or is of a kind that is not sent yet.
     pub fn new(pool: &'a Pool, snapshot: &str, from: Option<&str>, forms: Forms) -> Result<Self> {
+        let _guard = pool.lock_datasets();
+        Self::with_datasets_locked(pool, snapshot, from, forms)
+    }
+
+    /// [`Self::new`] for a caller that holds [`Pool::lock_datasets`].
+    fn with_datasets_locked(
+        pool: &'a Pool,
+        snapshot: &str,
+        from: Option<&str>,
+        forms: Forms,
+    ) -> Result<Self> {
         let at = |name: &str| Place::Dataset(name.to_owned());
         let Some((path, _)) = snapshot.split_once('@') else {
             let error = Error::against(Rule::SnapshotName).at(at(snapshot));

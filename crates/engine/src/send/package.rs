@@ -157,7 +157,7 @@ impl<'a> Package<'a> {
                     true => from.to_owned(),
                     false => format!("@{from}"),
                 });
-                let send = Send::new(pool, snapshot, from.as_deref(), forms)?;
+                let send = Send::with_datasets_locked(pool, snapshot, from.as_deref(), forms)?;
                 let from = send.from().map(str::to_owned);
                 vec![Part { snapshot: snapshot.to_owned(), from, guid: last.phys.guid }]
             }
@@ -201,8 +201,8 @@ impl<'a> Package<'a> {
         }
     }
 
-    /// About how long the stream of a part will be, in bytes, by what it is [said to be an
-    /// increment of](Self::told_from).
+    /// About how long the stream of a part will be, in bytes, by what it is [announced as an
+    /// increment of](Self::announced_from).
     ///
     /// # Errors
     /// As [`Self::open`] and [`Send::estimate`].

@@ -114,9 +114,9 @@ impl LivePool {
     /// this returns.
     ///
     /// # Errors
-    /// When the pool has a device already ([`Error::OwnDevice`]), and when the devices do not make
-    /// vdevs, or one fails; the pool is then as it was. When a pool is suspended meanwhile, it gets
-    /// the vdevs when it goes on.
+    /// When the pool has a device already ([`crate::Error::OwnDevice`]), and when the devices do
+    /// not make vdevs, or one fails; the pool is then as it was. When a pool is suspended
+    /// meanwhile, it gets the vdevs when it goes on.
     pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
         let (tops, devices) = (tops.to_vec(), devices.clone());
         let mut guid = guid_from(&self.shared.rt);

@@ -84,7 +84,10 @@ impl Verb for SpaceVerb {
         let Self(kind, args) = *self;
         let mut pools = Pools::new(args.pool.clone());
         let pool = pools.of(session, &args.dataset)?;
-        let dataset = pool.dsl().by_name(&args.dataset)?;
+        let dataset = {
+            let _guard = pool.lock_datasets();
+            pool.dsl().by_name(&args.dataset)?
+        };
         let fs = Sets::new(session, pool, &args.pool.open).filesystem(&dataset)?;
         let mut rows = fs.space(kind)?;
         if let Some(types) = &args.types {
