@@ -22,6 +22,7 @@ mod threads;
 mod transfer;
 #[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
 mod uring;
+mod usable_memory;
 
 pub use self::rw::RwFileDevice;
 pub use self::standard::was_stdout_closed;
@@ -35,10 +36,11 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of memory that this machine has; 0 when it does not say.
+/// Bytes of memory that this process may use: those of the machine, or the limit of its control
+/// group; 0 when that is not known.
 #[must_use]
 pub fn memory_bytes() -> u64 {
-    sys::physical_memory()
+    usable_memory::usable(sys::physical_memory())
 }
 
 /// Whether this process may write to a file or block device, or to the disk that `DISK#N` is a

@@ -331,7 +331,7 @@ pub mod live {
 
 /// The process itself.
 pub mod process {
-    pub use device::{Allocator, limit_arenas, map_large_blocks, was_stdout_closed};
+    pub use device::{Allocator, limit_arenas, map_large_blocks, memory_bytes, was_stdout_closed};
 }
 
 /// Every block of a pool read, verified, and compared with what is allocated.

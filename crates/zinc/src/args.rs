@@ -106,6 +106,15 @@ pub struct OpenArgs {
     pub wait: Wait,
 }
 
+/// The cap of the block cache that was requested, or an eighth of memory where that is less.
+pub fn cache_bytes(mib: usize) -> usize {
+    let eighth = match engine::process::memory_bytes() / 8 {
+        0 => usize::MAX,
+        eighth => usize::try_from(eighth).unwrap_or(usize::MAX),
+    };
+    (mib.max(1) << 20).min(eighth)
+}
+
 impl PoolArgs {
     /// Whether a server of root does this for another user: it opens no file, and looks at nothing
     /// but the pool that is held.
@@ -120,7 +129,7 @@ impl PoolArgs {
         o.txg = self.open.txg;
         o.checkpoint = self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
-        o.cache_bytes = self.open.cache_mib.max(1) << 20;
+        o.cache_bytes = cache_bytes(self.open.cache_mib);
         o
     }
 

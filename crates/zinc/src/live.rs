@@ -397,7 +397,7 @@ pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure>
 pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenOptions {
     let mut o = OpenOptions::default();
     o.search.paths = search.iter().map(|p| session.path(p)).collect();
-    o.cache_bytes = cache_mib.max(1) << 20;
+    o.cache_bytes = crate::args::cache_bytes(cache_mib);
     o
 }
 

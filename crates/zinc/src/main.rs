@@ -98,6 +98,15 @@ fn limit_memory() {
     engine::process::limit_arenas(if limit.current.is_some() { 1 } else { processors });
 }
 
+/// As many files may be open as the administrator permits: the usual limit is low for programs that
+/// use `select`, and a pool of many devices needs more.
+fn raise_limit_of_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused the limit stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Output to a stream that was closed (`>&-`) is an error as with any other program, and does not
 /// vanish.
 fn lose_what_is_closed() {
@@ -124,6 +133,7 @@ fn run(session: &Session) -> ExitCode {
 /// here: that of the verb, or of what ends it at once ([`Session::end`]).
 fn main() -> ExitCode {
     limit_memory();
+    raise_limit_of_files();
     survive_file_limit();
     lose_what_is_closed();
     let (ends, ended) = mpsc::channel();

@@ -176,17 +176,25 @@ impl Follower<'_> {
 
     /// Mounts again, where it was, what was taken away; what does not come back.
     pub fn put_back(&self, taken: &[Unmounted]) -> Vec<DatasetError> {
-        self.put(taken, |one| Some(one.mounted.name.clone()), false)
+        self.put(taken, |one| Some(one.mounted.name.clone()), false, |_| Vec::new())
     }
 
+    /// Mounts again what was taken away, each under its `name`; `above` first mounts what is new
+    /// above it.
     fn put(
         &self,
         taken: &[Unmounted],
         name: impl Fn(&Unmounted) -> Option<String>,
         is_moved: bool,
+        above: impl Fn(&str) -> Vec<DatasetError>,
     ) -> Vec<DatasetError> {
-        let again = |one: &Unmounted| self.mount_again(one, name(one)?, is_moved).err();
-        taken.iter().rev().filter_map(again).collect()
+        let mut failed = Vec::new();
+        for one in taken.iter().rev() {
+            let Some(name) = name(one) else { continue };
+            failed.extend(above(&name));
+            failed.extend(self.mount_again(one, name, is_moved).err());
+        }
+        failed
     }
 
     /// Refuses when one of these datasets is mounted: for users without the right to unmount.
@@ -222,6 +230,16 @@ impl Follower<'_> {
         down: &Unmounting<'_>,
         change: impl FnOnce() -> std::result::Result<(), E>,
     ) -> Changed<E> {
+        self.change_unmounted(down, change, |_| Vec::new())
+    }
+
+    /// The same; see [`Self::put`] for `above`.
+    fn change_unmounted<E: From<DatasetError>>(
+        &self,
+        down: &Unmounting<'_>,
+        change: impl FnOnce() -> std::result::Result<(), E>,
+        above: impl Fn(&str) -> Vec<DatasetError>,
+    ) -> Changed<E> {
         let how = if down.force { UnmountMode::Forcibly } else { UnmountMode::Politely };
         // A mount that only moves may linger where it was.
         let must_end = |name: &str| !down.which.is_following() && (down.affects)(name);
@@ -237,7 +255,7 @@ impl Follower<'_> {
             true => Some(one.mounted.name.clone()),
             false => (down.again)(&one.mounted.name),
         };
-        let left = self.put(&taken, name, down.which != MountScope::InPlace);
+        let left = self.put(&taken, name, down.which != MountScope::InPlace, above);
         let there = self.mounts.all();
         for one in taken.iter().filter(|one| one.is_dir_ours) {
             if !there.iter().any(|mounted| mounted.dir == one.mounted.dir) {
@@ -262,7 +280,13 @@ impl Follower<'_> {
             false => MountScope::FollowingWithInner,
         };
         let down = Unmounting { affects: &affects, again: &again, which, force: false };
-        let (done, mut left) = self.while_unmounted(&down, change);
+        // A file system that is mounted now and was not before would cover those below it that came
+        // back earlier.
+        let above = |name: &str| match moves && self.mounts_all {
+            true => self.mount_new_above(name, |above| changes.is_below(above)),
+            false => Vec::new(),
+        };
+        let (done, mut left) = self.change_unmounted(&down, change, above);
         if done.is_err() {
             return (done, left);
         }
@@ -309,6 +333,19 @@ impl Follower<'_> {
         let new = wanted.iter().filter(|wanted| !is_there(wanted) && is_meant(&wanted.name));
         let pool = self.pool.into();
         new.filter_map(|wanted| mount(&pool, self.mounts, wanted).err()).collect()
+    }
+
+    /// Mounts the file systems above `name` that are meant, as [`Self::mount_new`] does.
+    fn mount_new_above(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Vec<DatasetError> {
+        let there = self.mounts.all();
+        let ends = name.match_indices('/').map(|(at, _)| at);
+        let above = ends.map(|at| &name[..at]).filter(|above| is_meant(above));
+        let new: Vec<&str> =
+            above.filter(|above| !there.iter().any(|one| one.name == *above)).collect();
+        match new.is_empty() {
+            true => Vec::new(),
+            false => self.mount_new(|name| new.contains(&name)),
+        }
     }
 
     /// Changes the options of what is mounted.

@@ -311,7 +311,7 @@ impl Args {
         o.txg = self.at.or(self.open.txg);
         o.checkpoint = self.checkpointed || self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
-        o.cache_bytes = self.open.cache_mib.max(1) << 20;
+        o.cache_bytes = crate::args::cache_bytes(self.open.cache_mib);
         let found = self.find(session, name)?;
         found.complete(&mut o);
         let pool = Pool::open_candidate(&found.candidate, &o)?;

@@ -106,6 +106,24 @@ fn canmount_off_leaves_what_is_mounted_in_it() {
     assert_eq!(place.sh("cat a/b/f"), "x\n");
 }
 
+/// A file system that was not mounted is, with the others, when they move: below its parent, and
+/// not over its own children.
+#[testkit::needs("fuse")]
+#[test]
+fn parents_are_mounted_before_their_children_when_all_move() {
+    let place = served_with_mounts();
+    let at = |name: &str| format!("mountpoint={}", place.path(name).display());
+    place.zinc(&["zfs", "create", "-o", &at("here"), "tank/o"]).ok();
+    place.zinc(&["zfs", "create", "-p", "tank/o/a/b"]).ok();
+    std::fs::write(place.path("here/a/b/f"), "x").unwrap();
+    place.zinc(&["zfs", "set", "canmount=off", "tank/o/a"]).ok();
+    place.zinc(&["zfs", "set", "canmount=on", "tank/o/a"]).ok();
+    place.zinc(&["zfs", "set", &at("there"), "tank/o"]).ok();
+    assert_eq!(std::fs::read(place.path("there/a/b/f")).unwrap(), b"x");
+    place.zinc(&["zfs", "unmount", "tank/o"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank", "mnt")]));
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn all_are_unmounted_but_those_that_were_mounted_by_hand() {

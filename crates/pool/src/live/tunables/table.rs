@@ -7,11 +7,16 @@ use vdev::queue::{IoClass, QueueLimit};
 
 /// `zfs_dirty_data_max` of this machine: OpenZFS's is a tenth of memory, at most 4 GiB. Half of
 /// that part here, because the memory of what landed is kept until its txg is durable; and no more
-/// than a disk of 2 GB/s needs, because the process is a guest on its machine.
+/// than a disk of 2 GB/s needs, because the process is a guest on its machine. At least 64 MiB, for
+/// a txg that is smaller is slow, unless that is more than a sixteenth of memory: a control group
+/// with a smaller limit would end the process.
 fn dirty_max_of_machine() -> u64 {
-    match device::memory_bytes() / 20 {
+    match device::memory_bytes() {
         0 => TxgLimits::default().dirty_max,
-        part => (part >> 20 << 20).clamp(64 << 20, 1 << 30),
+        memory => {
+            let least = (memory / 16).clamp(4 << 20, 64 << 20);
+            (memory / 20).clamp(least, 1 << 30) >> 20 << 20
+        }
     }
 }
 

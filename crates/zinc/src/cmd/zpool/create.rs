@@ -162,7 +162,7 @@ impl Args {
         options.hostid = host::id();
         options.hostname = host::name();
         options.invocation = invocation(session);
-        options.cache_bytes = self.how.cache_mib.max(1) << 20;
+        options.cache_bytes = crate::args::cache_bytes(self.how.cache_mib);
         options.tunables = self.how.tuning.all(session)?;
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
