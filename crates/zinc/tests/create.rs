@@ -68,6 +68,21 @@ fn small_mount(at: &Path, kib: u32) {
 }
 
 #[testkit::needs("mount")]
+/// Limits of owners are set when a file system is made; one that is wrong makes none.
+#[test]
+fn a_new_file_system_has_the_limits_of_owners_that_were_given() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create -o userquota@1000=1M -o projectobjquota@7=20 -o atime=off tank/a");
+    let values = "userquota@1000,projectobjquota@7,atime";
+    assert_eq!(place.ok(&format!("zfs get -Hpo value {values} tank/a")), "1048576\n20\noff\n");
+    for given in ["userquota@1000=big", "userused@1000=1M", "userquota@no-such-user=1M"] {
+        place.fails(&format!("zfs create -o {given} tank/b"));
+    }
+    place.fails("zfs create -V 8M -o userquota@1000=1M tank/b");
+    assert_eq!(place.ok("zfs list -Hro name tank"), "tank\ntank/a\n");
+}
+
 #[test]
 fn a_pool_that_cannot_be_remembered_is_not_made() {
     let place = place_with_data();

@@ -1,6 +1,7 @@
 //! `zinc zfs create`: file systems and volumes.
 
 use super::changes::Target;
+use super::owners::limit;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::keys::{key_at, load_for};
@@ -15,6 +16,7 @@ use engine::props::{find_dataset, is_user_property};
 use engine::{DatasetKind, Error, ErrorKind, Pool, Refusal};
 use std::process::ExitCode;
 use std::slice::from_ref;
+use views::datasets::owners::Limit;
 
 /// Properties of a volume that are shown as what becomes of them.
 const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
@@ -72,7 +74,8 @@ impl Verb for Args {
             self.live.look(session, &self.name)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut new = self.new_dataset()?;
+        let (limits, properties) = self.divided(session)?;
+        let mut new = self.new_dataset(properties)?;
         if session.user() != 0 {
             // Where the pool is an ordinary user's, so are its file systems.
             new = new.owned_by(session.user(), session.group());
@@ -96,7 +99,13 @@ impl Verb for Args {
             } else if new.uses_key_above(pool.view()) {
                 load_for(session, pool, &self.name, true)?;
             }
-            let make = || new.run(pool).map_err(|e| cannot("create", &self.name, e));
+            let make = || {
+                new.run(pool).map_err(fail)?;
+                limits.iter().try_for_each(|limit| {
+                    let done = limit.set(pool, &self.name);
+                    done.map_err(|e| cannot("set property for", &self.name, e))
+                })
+            };
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
                 false => with_created(session, &self.name, make),
@@ -108,15 +117,28 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// The new dataset of the command line.
-    fn new_dataset(&self) -> Result<Create, Failure> {
+    /// The limits of users, groups and projects of the command line, and its other properties.
+    fn divided(&self, session: &Session) -> Result<(Vec<Limit>, Vec<String>), Failure> {
+        let (mut limits, mut others) = (Vec::new(), Vec::new());
+        for given in &self.properties {
+            let divided = given.split_once('=').filter(|_| self.volume.is_none());
+            let found = divided.map(|(property, value)| limit(session, property, value));
+            match found.transpose()?.flatten() {
+                Some(limit) => limits.push(limit),
+                None => others.push(given.clone()),
+            }
+        }
+        Ok((limits, others))
+    }
+
+    /// The new dataset of the command line, of which these are the properties.
+    fn new_dataset(&self, mut given: Vec<String>) -> Result<Create, Failure> {
         let fail = |e| cannot("create", &self.name, e);
         let (made, kind) = match self.volume {
             Some(_) => (Create::volume(&self.name, 0), DatasetKind::Volume),
             None => (Create::filesystem(&self.name), DatasetKind::Filesystem),
         };
         let mut new = made.map_err(|e| self.bad_name(e))?;
-        let mut given = self.properties.clone();
         given.extend(self.block_size.iter().map(|b| format!("volblocksize={b}")));
         let target = Target { doing: "create", name: &self.name, kind, is_new: true };
         new = new.with(target.all(&given)?).map_err(fail)?;
