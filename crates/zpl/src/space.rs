@@ -10,8 +10,10 @@
 //! Quotas are tables of the same keys, named in the master node. An owner that has only a quota and
 //! no file still has a row.
 //!
-//! An object set from before the accounting has no tables: the figures are then counted from the
-//! objects themselves, as a read-write import would.
+//! An object set from before the accounting has no tables, and those of one that was received as it
+//! was encrypted elsewhere are not complete: they lack what came while the owners of files were not
+//! known. A flag in the header says so. The figures are then counted from the objects themselves,
+//! as a read-write import would.
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -19,6 +21,7 @@ use crate::node::Node;
 use dmu::{Object, Zap};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::fuid::Fuid;
+use ondisk::objset::{FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE};
 use std::collections::BTreeMap;
 
 /// Before an id in the key of a count of objects.
@@ -89,7 +92,9 @@ impl Filesystem {
     pub fn space(&self, kind: SpaceKind) -> Result<Vec<SpaceRow>> {
         let mut rows: BTreeMap<u64, SpaceRow> = BTreeMap::new();
         let table = self.objset().accounting_objects()[kind.index()].clone();
-        match table {
+        let flags = self.objset().phys().flags;
+        let counts_objects = table.is_some() && flags & FLAG_USEROBJACCOUNTING_COMPLETE != 0;
+        match table.filter(|_| flags & FLAG_USERACCOUNTING_COMPLETE != 0) {
             Some(table) => {
                 let table = accounting(&table)?;
                 for (key, value) in table {
@@ -99,7 +104,7 @@ impl Filesystem {
                     }
                 }
             }
-            None => self.count_space(kind, &mut rows)?,
+            None => self.count_space(kind, counts_objects, &mut rows)?,
         }
         let master = self.master()?;
         for (i, name) in kind.quotas().into_iter().enumerate() {
@@ -128,8 +133,13 @@ impl Filesystem {
         row
     }
 
-    /// Counts what was not counted yet.
-    fn count_space(&self, kind: SpaceKind, rows: &mut BTreeMap<u64, SpaceRow>) -> Result<()> {
+    /// Counts what was not counted yet; with `objects` these are counted too.
+    fn count_space(
+        &self,
+        kind: SpaceKind,
+        objects: bool,
+        rows: &mut BTreeMap<u64, SpaceRow>,
+    ) -> Result<()> {
         for object in self.objset().objects() {
             let object = object?;
             let used = object.dnode().used_bytes().saturating_add(DNODE_SLOT_SIZE as u64);
@@ -142,6 +152,9 @@ impl Filesystem {
             };
             let row = rows.entry(id).or_default();
             row.used = Some(row.used.unwrap_or(0).saturating_add(used));
+            if objects {
+                row.objects = Some(row.objects.unwrap_or(0) + 1);
+            }
         }
         Ok(())
     }

@@ -162,6 +162,39 @@ fn what_is_sent_raw_is_received_without_a_key() {
     });
 }
 
+/// Bytes by user are those of all files, whoever wrote them.
+fn check_bytes_by_user(pool: &LivePool, name: &str) {
+    let fs = pool.view().filesystem(name).unwrap();
+    let mut counted = std::collections::BTreeMap::<u64, u64>::new();
+    for object in fs.objset().objects().map(Result::unwrap) {
+        let Ok(node) = engine::Node::from_object(&fs, object.clone()) else { continue };
+        *counted.entry(node.uid).or_default() += object.dnode().used_bytes() + 512;
+    }
+    assert!(counted.len() > 1, "{name}: {counted:?}");
+    let rows = fs.space(engine::files::SpaceKind::User).unwrap();
+    let found = rows.into_iter().filter_map(|row| Some((row.id, row.used?))).collect();
+    assert_eq!(counted, found, "{name}");
+}
+
+/// The tables of a file system that came raw have what was written since, and nothing of what came.
+#[test]
+fn space_by_user_has_what_came_raw() {
+    let from = NewPool::new("here").memory(128 << 20).create().unwrap();
+    let into = NewPool::new("there").memory(128 << 20).create().unwrap();
+    root(&from, Create::filesystem("here/fs").unwrap(), "on");
+    let [full, more] = two_streams(&from, "here/fs", &mut Rng::new(7), 30, RAW);
+    receive(&into, &to("there/fs"), &full).unwrap();
+    into.load_key("there/fs", KEY).unwrap();
+    check_bytes_by_user(&into, "there/fs");
+    let theirs = into.filesystem("there/fs").unwrap();
+    change(&mut Rng::new(8), &theirs, &mut Vec::new());
+    drop(theirs);
+    snapshot(&into, "there/fs@own");
+    check_bytes_by_user(&into, "there/fs");
+    receive(&into, &Receive { force: true, ..to("there/fs") }, &more).unwrap();
+    check_bytes_by_user(&into, "there/fs");
+}
+
 #[test]
 fn raw_streams_go_on_from_raw_streams_only() {
     let dir = tempfile::tempdir().unwrap();
