@@ -1,4 +1,5 @@
-//! Flags and projects of files: what `lsattr`, `chattr` and quota tools ask by `ioctl`.
+//! Flags, projects and generations of files: what `lsattr`, `chattr` and quota tools ask for by
+//! `ioctl`.
 //!
 //! The kernel checks permissions; it asks for the two forms that there are (`FS_IOC_GETFLAGS` with
 //! one word, `FS_IOC_FSGETXATTR` with a structure), and sets all at once.
@@ -14,6 +15,7 @@ const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
 const GET_MORE: u32 = 0x801c_581f;
 const SET_MORE: u32 = 0x401c_5820;
+const GET_GENERATION: u32 = 0x8008_7601;
 
 /// Bytes of the structure, and of each of its first words: flags, extent size, extents, project.
 const MORE: usize = 28;
@@ -89,6 +91,8 @@ impl Front {
                 out[PROJECT_AT..][..4].copy_from_slice(&bytes_of(project));
                 Ok(out)
             }
+            // As in OpenZFS, the low half of the txg that the file was made in.
+            GET_GENERATION => Ok(bytes_of(node.generation as u32).to_vec()),
             SET_FLAGS => {
                 let flags = Form::Word.change(word_at(given, 0)?)?;
                 self.set_flags(ino, SetAttrs { flags, ..SetAttrs::default() })

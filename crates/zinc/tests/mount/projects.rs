@@ -3,6 +3,26 @@
 use super::Place;
 use super::support::has;
 
+#[testkit::needs("fuse")]
+#[test]
+fn generations_of_files_are_shown() {
+    let place = Place::new();
+    place.mount("tank");
+    let generation = |name: &str| -> u64 {
+        let shown = place.sh(&format!("lsattr -vd {name}"));
+        let first = shown.split_whitespace().next();
+        first.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no generation: {shown:?}"))
+    };
+    place.sh("touch a");
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    let first = generation("a");
+    assert!(first > 0);
+    // The number of the txg that made it stays, and is another one for what a later txg made.
+    place.sh("echo more > a && touch b");
+    assert_eq!(generation("a"), first);
+    assert!(generation("b") > first);
+}
+
 fn project(place: &Place, words: &str) -> String {
     let words: Vec<&str> = ["zfs", "project"].into_iter().chain(words.split(' ')).collect();
     place.zinc(&words).ok()
