@@ -184,6 +184,19 @@ fn types_of_other_systems_round_trip() {
 }
 
 #[test]
+fn data_of_a_write_may_follow_its_record() {
+    let write = |data: Vec<u8>| {
+        let (length, block) = (13, Box::new(BlkPtr::HOLE));
+        let body = Body::Write { object: 7, offset: 512, length, block_offset: 0, block, data };
+        Record::new(TxType::WRITE, 5, 1, body)
+    };
+    let mut bytes = write(Vec::new()).encode_before(13, LITTLE);
+    bytes.extend([3; 13]);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    assert_eq!(bytes, write(vec![3; 13]).encode(LITTLE));
+}
+
+#[test]
 fn fields_stand_where_the_format_says() {
     let mut name = create();
     name.attrs =

@@ -74,6 +74,7 @@
 mod backend;
 mod gather;
 mod pack;
+mod put;
 mod queue;
 mod stats;
 mod unreached;
@@ -83,15 +84,15 @@ mod xattrs;
 pub use self::backend::{Backend, EarlyBlock, FetchData, Finish, Place};
 pub use self::stats::LogStats;
 
-use self::gather::{Gather, Gathered};
-use self::pack::{Plan, Sizes, pointer};
+use self::gather::Gather;
+use self::pack::{Sizes, pointer};
 use self::queue::Queue;
 use self::unreached::Unreached;
 use self::waiters::{Waiters, Wakeups};
 use self::xattrs::Xattrs;
 use dmu::Key;
 use ondisk::zil::Record;
-use ondisk::{BlkPtr, Endian, ZilHeader};
+use ondisk::{BlkPtr, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
@@ -538,22 +539,24 @@ impl IntentLog {
         if let Some(begun) = self.begin_chain() {
             return self.wait_until_started(begun.max(last)).map(|()| None);
         }
-        let data = self.data.lock().clone();
-        let (backend, data) = (&*self.backend, data.as_deref());
         let bytes = batch.iter().map(|itx| match &itx.what {
             LoggedChange::Data { length, .. } => *length,
             _ => 0,
         });
-        // What is written once costs no more here than in the txg.
-        let is_large = bytes.fold(0, u64::saturating_add) > LARGE;
-        let bias = if is_large { LogBias::Throughput } else { self.bias() };
-        let Some(gathered) = Gather::new(backend, data, bias).all(batch)? else {
+        let bytes = bytes.fold(0, u64::saturating_add);
+        let Some((first, mut packed)) = self.begin_batch(bytes, batch.len()) else {
             return self.backend.wait_synced(last).map(|()| None);
         };
-        if gathered.records.is_empty() {
-            return Ok(None);
-        }
-        match self.put(number, last, gathered) {
+        let data = self.data.lock().clone();
+        // What is written once costs no more here than in the txg.
+        let bias = if bytes > LARGE { LogBias::Throughput } else { self.bias() };
+        let gather = Gather::new(&*self.backend, data.as_deref(), bias);
+        let flight = match gather.all(batch, &mut packed)? {
+            Some(_) if packed.is_empty() => return Ok(None),
+            Some(early) => self.put((number, last), first, packed, early),
+            None => None,
+        };
+        match flight {
             Some(flight) => Ok(Some(flight)),
             None => self.backend.wait_synced(last).map(|()| None),
         }
@@ -631,114 +634,6 @@ impl IntentLog {
             state.stage = if done.is_ok() { Stage::Open } else { Stage::Closing };
         }
         done
-    }
-
-    /// Begins to write the records of a batch, whose last txg is `txg`, into the chain. `None`:
-    /// they cannot be written there.
-    fn put(&self, number: u64, txg: u64, gathered: Gathered) -> Option<Flight<'_>> {
-        let Gathered { records, early, .. } = gathered;
-        let mut plans = {
-            let mut state = self.state.lock();
-            let last = state.links.back().copied().filter(|_| state.stage == Stage::Open)?;
-            state.writing += 1;
-            vec![Plan::new(last.place, last.seq)]
-        };
-        let Some(next) = self.pack(number, records, &mut plans) else {
-            // Nothing was written, so the chain is as it was, and what was allocated behind it is
-            // of no use. The next sync frees it.
-            let unused = {
-                let mut state = self.state.lock();
-                state.writing -= 1;
-                state.unused.extend(plans.iter().skip(1).map(|plan| plan.place));
-                state.unreached.remove(number);
-                !state.unused.is_empty()
-            };
-            self.changed.notify_all();
-            if unused {
-                // When the pool has stopped, there is no next sync.
-                let _ = self.backend.touch();
-            }
-            return None;
-        };
-        let words = self.state.lock().words;
-        let pointer = |place: Place, seq| pointer(&place, self.objset, words, seq);
-        let behind = plans.iter().skip(1).map(|p| (p.place, p.seq));
-        let behind: Vec<_> = behind.chain([next]).map(|(place, seq)| pointer(place, seq)).collect();
-        let blocks = plans.iter().zip(&behind).map(|(plan, next)| {
-            let seed = pointer(plan.place, plan.seq).checksum();
-            plan.seal(*next, seed, self.key.as_deref()).map(|bytes| (plan.place, bytes))
-        });
-        let blocks: Option<Vec<_>> = blocks.collect();
-        let more = LogStats {
-            batches: 1,
-            blocks: plans.len() as u64,
-            bytes: blocks.iter().flatten().map(|(_, bytes)| bytes.len() as u64).sum(),
-            early: early.len() as u64,
-            early_bytes: early.iter().map(BlkPtr::psize).sum(),
-        };
-        let seqs = plans.first()?.seq..next.1;
-        {
-            let mut state = self.state.lock();
-            state.stats += more;
-            state.links.pop_back();
-            state.links.extend(plans.iter().map(|plan| Link {
-                place: plan.place,
-                seq: plan.seq,
-                max_txg: plan.max_txg,
-                is_written: false,
-            }));
-            let (place, seq) = next;
-            state.links.push_back(Link { place, seq, max_txg: 0, is_written: false });
-            state.flights.push_back(number);
-        }
-        let finish = match blocks {
-            Some(blocks) => self.backend.write(blocks, early),
-            None => Box::new(|_: &dyn Fn()| Err("a block of the log cannot be made".to_owned())),
-        };
-        Some(Flight { number, txg, seqs, finish })
-    }
-
-    /// Puts records into blocks, the first of which is there, and allocates what comes behind.
-    /// Returns the block behind the last; `None`: there is no space.
-    fn pack(
-        &self,
-        number: u64,
-        records: Vec<Record>,
-        plans: &mut Vec<Plan>,
-    ) -> Option<(Place, u64)> {
-        let mut seq = self.state.lock().record_seq;
-        let encoded: Vec<(Vec<u8>, u64)> = records
-            .into_iter()
-            .map(|mut record| {
-                seq += 1;
-                record.seq = seq;
-                (record.encode(Endian::Little), record.txg)
-            })
-            .collect();
-        let mut left: u64 = encoded.iter().map(|(bytes, _)| bytes.len() as u64).sum();
-        self.state.lock().sizes.note(left);
-        for (bytes, txg) in &encoded {
-            while !plans.last_mut()?.take(bytes, *txg) {
-                let place = self.block(number, Sizes::of(left))?;
-                let seq = plans.last()?.seq + 1;
-                plans.push(Plan::new(place, seq));
-            }
-            left -= bytes.len() as u64;
-        }
-        let usual = self.state.lock().sizes.usual();
-        let place = self.block(number, usual)?;
-        self.state.lock().record_seq = seq;
-        Some((place, plans.last()?.seq + 1))
-    }
-
-    /// A block of `size` bytes for batch `number`.
-    fn block(&self, number: u64, size: u64) -> Option<Place> {
-        let mut found = None;
-        let allocated = self.backend.allocate(size, &mut |place| {
-            self.state.lock().unreached.add(number, place.birth);
-            found = Some(place);
-        });
-        found.filter(|_| allocated)
     }
 
     /// In the sync of `txg`, before the object set is written: the header, and what is freed.

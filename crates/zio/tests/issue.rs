@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, Books, DEVICE_SIZE, SHAPES};
-use device::{SimCost, SimDevice, SimModel, SimOptions};
+use device::{ErrorKind, Fault, RwFaultDevice, SimCost, SimDevice, SimModel, SimOptions};
 use ondisk::{Checksum, DmuType};
 use rt::{CpuCost, Rt};
 use std::sync::Arc;
@@ -111,4 +111,68 @@ fn threads_of_the_system_write_too_and_go() {
     write(&writer, 20);
     assert_eq!(threads(), 3);
     drop(writer);
+}
+
+#[test]
+fn an_unsent_block_is_handed_over_when_it_is_dropped_or_written_by_its_thread() {
+    Rt::simulate(3, |rt| {
+        let writer = writer(rt);
+        let data = common::random(2, BLOCK);
+        let mut all = Vec::new();
+        let mut unsent = || {
+            let spec = WriteSpec::new(DmuType::PLAIN_FILE_CONTENTS, 0, common::TXG);
+            let (bp, block) = writer.write_unsent(&data, &spec, common::PLACE).unwrap();
+            rt.sleep(MS * 50);
+            assert!(!writer.has_ended(&bp) && writer.read_pending(&bp).is_some(), "not sent");
+            all.push(bp);
+            (bp, block, rt.now())
+        };
+        let (bp, block, began) = unsent();
+        drop(block);
+        assert_eq!((rt.now() - began, writer.has_ended(&bp)), (Duration::ZERO, false));
+        writer.wait_block(&bp).unwrap();
+        assert_eq!(rt.now() - began, MS * 10);
+
+        let (bp, block, began) = unsent();
+        block.write_here();
+        assert_eq!((rt.now() - began, writer.has_ended(&bp)), (MS * 10, true));
+
+        // Where threads write, they alone do.
+        writer.set_issue_threads(1);
+        let (bp, block, began) = unsent();
+        block.write_here();
+        assert_eq!((rt.now() - began, writer.has_ended(&bp)), (Duration::ZERO, false));
+        writer.wait_block(&bp).unwrap();
+        for bp in &all {
+            common::assert_whole(writer.reader(), bp, data.bytes());
+        }
+        assert_eq!(writer.stats().in_flight, 0);
+    });
+}
+
+#[test]
+fn an_unsent_block_of_several_devices_is_handed_over_whole() {
+    let bench = Bench::new(&SHAPES[1..2], 12);
+    let (writer, _) = bench.writer(u64::MAX);
+    let data = common::random(3, BLOCK);
+    let (bp, block) = writer.write_unsent(&data, &common::spec(), common::PLACE).unwrap();
+    block.write_here();
+    writer.wait_block(&bp).unwrap();
+    common::assert_whole(writer.reader(), &bp, data.bytes());
+    assert_eq!(writer.stats().in_flight, 0);
+}
+
+#[test]
+fn an_unsent_block_that_its_device_refuses_fails_its_txg() {
+    let mut bench = Bench::new(&SHAPES[..1], 12);
+    let disk = RwFaultDevice::new(Arc::clone(&bench.devices[&1]));
+    disk.add(Fault::fail_writes(0..DEVICE_SIZE, ErrorKind::Gone));
+    bench.devices.insert(1, Arc::new(disk));
+    let (writer, _) = bench.writer(u64::MAX);
+    let data = common::random(4, BLOCK);
+    let (bp, block) = writer.write_unsent(&data, &common::spec(), common::PLACE).unwrap();
+    block.write_here();
+    assert!(writer.has_ended(&bp));
+    assert!(writer.wait_block(&bp).is_err() && writer.wait_txg(common::TXG).is_err());
+    assert!(writer.wait_txg(common::TXG - 1).is_ok());
 }

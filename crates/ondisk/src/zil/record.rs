@@ -383,6 +383,13 @@ impl Record {
     /// Encodes the record, padded to eight bytes.
     #[must_use]
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
+        self.encode_before(0, endian)
+    }
+
+    /// Encodes a record whose last `len` bytes, the data of a write, the caller puts behind it,
+    /// padded to eight bytes: they need not be copied here.
+    #[must_use]
+    pub fn encode_before(&self, len: usize, endian: Endian) -> Vec<u8> {
         let data = match &self.body {
             Body::Write { data, .. } => data.len(),
             _ => 0,
@@ -392,9 +399,10 @@ impl Record {
         let mut body = body.into_bytes();
         body.extend_from_slice(&self.tail);
         body.resize(body.len().next_multiple_of(8), 0);
+        let length = RECORD_HEADER_SIZE + body.len() + len.next_multiple_of(8);
         let mut w = Writer::with_capacity(endian, RECORD_HEADER_SIZE + body.len());
         w.u64(self.kind.0 | if self.case_insensitive { CASE_INSENSITIVE } else { 0 });
-        w.u64((RECORD_HEADER_SIZE + body.len()) as u64).u64(self.txg).u64(self.seq).bytes(&body);
+        w.u64(length as u64).u64(self.txg).u64(self.seq).bytes(&body);
         w.into_bytes()
     }
 

@@ -50,8 +50,9 @@ pub type EarlyBlock = Option<(BlkPtr, UnsentBlock)>;
 
 /// Data of objects as they are now.
 pub trait FetchData: Send + Sync {
-    /// The bytes of a range, as far as the object reaches and can be read.
-    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8>;
+    /// Puts the bytes from an offset on into memory, as far as the object reaches and can be read.
+    /// How many there are; what is behind them may be anything.
+    fn fetch(&self, object: u64, offset: u64, into: &mut [u8]) -> usize;
 
     /// Bytes of a block of the object, a power of two; 0: no block of it can be written early.
     fn block_size(&self, object: u64) -> u64;

@@ -9,24 +9,15 @@
 //! then writes the whole block, and a file that ends in it behind that part ends with the block:
 //! such parts are copied here.
 
-use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
+use super::pack::{Packed, Written, pointer_record};
 use super::{Backend, FetchData, Itx, LARGE, LogBias, LoggedChange};
 use dmu::EarlyWrite;
 use ondisk::BlkPtr;
-use ondisk::zil::{Body, Record, TxType};
+use ondisk::zil::{Body, TxType};
 use std::collections::VecDeque;
 
 /// Blocks up to this size go into the log as they are (`zfs_immediate_write_sz`).
 const COPIED_MAX: u64 = 32 << 10;
-
-/// The records of a batch, and blocks that they point to, which may still be under way.
-#[derive(Default)]
-pub(super) struct Gathered {
-    pub(super) records: Vec<Record>,
-    pub(super) early: Vec<BlkPtr>,
-    /// Bytes of data in the records.
-    copied: u64,
-}
 
 /// Where data come from, and which of it is copied.
 pub(super) struct Gather<'a> {
@@ -74,40 +65,46 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The records of a batch; `None`: more of it than [`LARGE`] would be copied.
+    /// Packs the records of a batch. The blocks that they point to, which may still be under way;
+    /// `None`: more than [`LARGE`] would be copied.
     ///
     /// # Errors
     /// The pool has stopped.
-    pub(super) fn all(&self, batch: Vec<Itx>) -> Result<Option<Gathered>, String> {
-        let mut out = Gathered::default();
+    pub(super) fn all(
+        &self,
+        batch: Vec<Itx>,
+        packed: &mut Packed,
+    ) -> Result<Option<Vec<BlkPtr>>, String> {
+        let mut early = Vec::new();
         let mut rest = VecDeque::from(batch);
         while let Some(Itx { txg, what, .. }) = rest.pop_front() {
             match what {
-                LoggedChange::Record(record) => out.records.push(*record),
+                LoggedChange::Record(record) => packed.record(*record),
                 LoggedChange::Unloggable => {}
                 LoggedChange::Data { object, offset, length } => {
-                    let range = (object, offset, length);
-                    if !self.write(txg, range, &rest, &mut out) {
+                    let what = Written { object, offset, length, txg };
+                    if !self.write(&what, &rest, packed, &mut early) {
                         self.backend.wait_synced(txg)?;
                     }
                 }
             }
-            if out.copied > LARGE {
+            if packed.copied > LARGE || packed.is_too_large {
                 return Ok(None);
             }
         }
-        Ok(Some(out))
+        Ok(Some(early))
     }
 
     /// The records of one write. False: some of its data are not to be had.
     fn write(
         &self,
-        txg: u64,
-        (object, offset, length): (u64, u64, u64),
+        what: &Written,
         rest: &VecDeque<Itx>,
-        out: &mut Gathered,
+        packed: &mut Packed,
+        early: &mut Vec<BlkPtr>,
     ) -> bool {
         let Some(data) = self.data else { return false };
+        let Written { object, offset, length, txg } = *what;
         // 0: none is.
         let size = match self.copied_max {
             Some(most) => Some(data.block_size(object)).filter(|size| *size > most).unwrap_or(0),
@@ -115,29 +112,23 @@ impl<'a> Gather<'a> {
         };
         let mut complete = true;
         let mut at = 0;
-        while at < length && out.copied <= LARGE {
+        while at < length && packed.copied <= LARGE {
             let (begin, left) = (offset.saturating_add(at), length - at);
             let in_block = if size == 0 { left } else { left.min(size - begin % size) };
+            at += in_block;
             if in_block == size
                 && let Some((bp, unsent)) =
                     data.write_early(object, begin / size, EarlyWrite::Record)
             {
-                out.records.push(pointer_record(object, begin, size, &bp));
-                out.early.push(bp);
+                packed.record(pointer_record(object, begin, size, &bp));
+                early.push(bp);
                 // Under way while the rest is gathered.
                 drop(unsent);
-                at += size;
                 continue;
             }
-            let n = in_block.min(RECORD_DATA_MAX);
-            let bytes = data.fetch(object, begin, n);
-            if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
-                complete = false;
-            } else if !bytes.is_empty() {
-                out.copied += bytes.len() as u64;
-                out.records.push(record_of(object, begin, bytes, txg));
-            }
-            at += n;
+            let part = Written { object, offset: begin, length: in_block, txg };
+            let is_whole = packed.data(&part, &|at, into| data.fetch(object, at, into));
+            complete &= is_whole || rest.iter().any(|itx| cuts(&itx.what, object));
         }
         complete
     }

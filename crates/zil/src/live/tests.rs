@@ -5,6 +5,7 @@ use codec::checksum::verify_zilog2;
 use device::Shared;
 use dmu::EarlyWrite;
 use ondisk::Dva;
+use ondisk::Endian;
 use ondisk::zil::{Body, Chain, ChainPlace, Record, TxType, records};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -122,8 +123,9 @@ fn parse(bp: &BlkPtr, stored: &[u8]) -> Option<(BlkPtr, Vec<Record>)> {
 struct Zeros;
 
 impl FetchData for Zeros {
-    fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
-        vec![7; length as usize]
+    fn fetch(&self, _: u64, _: u64, into: &mut [u8]) -> usize {
+        into.fill(7);
+        into.len()
     }
 
     fn block_size(&self, _: u64) -> u64 {
@@ -145,8 +147,9 @@ impl Blocks {
 }
 
 impl FetchData for Blocks {
-    fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
-        vec![7; length as usize]
+    fn fetch(&self, _: u64, _: u64, into: &mut [u8]) -> usize {
+        into.fill(7);
+        into.len()
     }
 
     fn block_size(&self, _: u64) -> u64 {
@@ -228,6 +231,85 @@ fn a_long_write_is_in_several_blocks() {
     };
     assert_eq!(written.iter().map(bytes).sum::<usize>(), 1 << 20);
     assert!(pool.blocks.lock().values().all(|b| b.len() <= 128 << 10));
+}
+
+#[test]
+fn blocks_of_a_batch_are_full_and_their_records_in_order() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    let (objects, length) = (16, (128 << 10) + 5);
+    (0..objects).for_each(|object| data(&log, 11, 100 + object, length));
+    names(&log, 11, "b");
+    log.commit(None).unwrap();
+    let records = pool.records();
+    assert!(records.windows(2).all(|w| w[1].seq == w[0].seq + 1));
+    let mut ends = BTreeMap::new();
+    for record in &records {
+        let Body::Write { object, offset, length, data, .. } = &record.body else { continue };
+        let end = ends.insert(*object, offset + length);
+        assert_eq!((*offset, data.len() as u64), (end.unwrap_or(0), *length), "in one piece");
+        assert!(data.iter().all(|byte| *byte == 7));
+    }
+    assert_eq!(ends.len() as u64, objects);
+    assert!(ends.into_values().all(|end| end == length));
+    // But for the first, which was allocated for a name, and the last.
+    let blocks: Vec<usize> = pool.blocks.lock().values().map(Vec::len).collect();
+    assert_eq!(blocks.len(), 18);
+    assert!(blocks[1..17].iter().all(|len| *len > 120 << 10), "{blocks:?}");
+}
+
+#[test]
+fn a_record_that_no_block_holds_waits_for_its_txg() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    names(&log, 11, &"b".repeat(200 << 10));
+    log.commit(None).unwrap();
+    assert_eq!((pool.waits.load(Ordering::SeqCst), pool.records().len()), (2, 0));
+    names(&log, 12, "c");
+    log.commit(None).unwrap();
+    assert_eq!(kinds(&pool.records()), [TxType::REMOVE]);
+}
+
+/// Data that end early, and bytes behind them that are not to be used.
+struct Short;
+
+impl FetchData for Short {
+    fn fetch(&self, _: u64, offset: u64, into: &mut [u8]) -> usize {
+        into.fill(9);
+        into.len().min(5000u64.saturating_sub(offset) as usize)
+    }
+
+    fn block_size(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn write_early(&self, _: u64, _: u64, _: EarlyWrite) -> EarlyBlock {
+        None
+    }
+}
+
+#[test]
+fn of_data_that_are_not_all_there_the_rest_is_logged_and_the_promise_waits() {
+    let (pool, log) = log();
+    log.set_data(Arc::new(Short));
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    data(&log, 11, 9, 9000);
+    names(&log, 12, "b");
+    log.commit(Some(9)).unwrap();
+    assert_eq!(pool.waits.load(Ordering::SeqCst), 2);
+    let records = pool.records();
+    let [name, Record { body: Body::Write { data, .. }, .. }] = &records[..] else {
+        panic!("{records:?}");
+    };
+    assert_eq!((name.kind, &data[..]), (TxType::REMOVE, &[9; 5000][..]));
+    // What is behind is nothing of the file's.
+    let blocks = pool.blocks.lock();
+    let stored = blocks.values().find(|block| block.len() >= 8192).unwrap();
+    let used = ondisk::zil::CHAIN_SIZE + 192 + 5000;
+    assert!(stored[used - 1] == 9 && stored[used..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
@@ -360,15 +442,17 @@ fn whole_large_blocks_are_written_to_where_they_belong() {
     };
     let block = 64 << 10;
     at(block / 2, 2 * block);
-    assert_eq!(writes(&pool.records()), [(block / 2, true), (block, false), (block / 2, true)]);
+    // The first block of the log is small.
+    let (first, rest) = ((3720, true), (block / 2 - 3720, true));
+    assert_eq!(writes(&pool.records()), [first, rest, (block, false), (block / 2, true)]);
     assert!(pool.records().iter().all(|r| r.txg == 11), "the txg that has the block");
     assert_eq!((log.stats().early, log.stats().early_bytes), (1, block));
     pool.has_log_device.store(true, Ordering::SeqCst);
     at(0, block);
-    assert_eq!(writes(&pool.records())[3..], [(block, true)], "into the log, where it is a device");
+    assert_eq!(writes(&pool.records())[4..], [(block, true)], "into the log, where it is a device");
     log.set_bias(LogBias::Throughput);
     at(0, block);
-    assert_eq!(writes(&pool.records())[4..], [(block, false)]);
+    assert_eq!(writes(&pool.records())[5..], [(block, false)]);
 }
 
 #[test]

@@ -23,27 +23,22 @@ use zil::{Change, EarlyBlock, FetchData, IntentLog, LoggedChange, SyncMode, Sync
 /// The scope of a sync that waits for names alone: no file is object 0.
 const NAMES: u64 = 0;
 
-/// As many of `length` bytes as `read` finds.
-fn whole(length: u64, read: impl FnOnce(&mut [u8]) -> Result<usize>) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let found = read(&mut bytes).unwrap_or(0);
-    bytes.truncate(found);
-    bytes
-}
-
 /// Data of the files of a file system.
 struct FileData(Weak<Inner>);
 
 impl FetchData for FileData {
-    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8> {
-        let Some(inner) = self.0.upgrade() else { return Vec::new() };
+    fn fetch(&self, object: u64, offset: u64, into: &mut [u8]) -> usize {
+        let Some(inner) = self.0.upgrade() else { return 0 };
         let fs = Filesystem::of(inner);
         // No write is half done meanwhile.
         let _content = fs.inner.state.content.exclusive(object);
-        let Ok(file) = Attrs::load(&fs, object) else { return Vec::new() };
+        let Ok(file) = Attrs::load(&fs, object) else { return 0 };
         // Of all that is known of a file only its end matters here.
-        let length = length.min(file.size().saturating_sub(offset));
-        whole(length, |bytes| Ok(file.object().read_at(offset, bytes).map(|()| bytes.len())?))
+        let length = into
+            .len()
+            .min(usize::try_from(file.size().saturating_sub(offset)).unwrap_or(usize::MAX));
+        let into = &mut into[..length];
+        file.object().read_at(offset, into).map_or(0, |()| length)
     }
 
     fn block_size(&self, object: u64) -> u64 {
@@ -73,9 +68,9 @@ fn block_size(object: &dmu::Result<Object>) -> u64 {
 struct VolumeData(Objset);
 
 impl FetchData for VolumeData {
-    fn fetch(&self, _: u64, offset: u64, length: u64) -> Vec<u8> {
-        let Ok(volume) = Volume::open(&self.0) else { return Vec::new() };
-        whole(length, |bytes| volume.read_at(offset, bytes))
+    fn fetch(&self, _: u64, offset: u64, into: &mut [u8]) -> usize {
+        let Ok(volume) = Volume::open(&self.0) else { return 0 };
+        volume.read_at(offset, into).unwrap_or(0)
     }
 
     fn block_size(&self, object: u64) -> u64 {
