@@ -24,8 +24,8 @@ const BLOCK_MAX: u64 = 128 << 10;
 /// Bytes of a write record before its data.
 const WRITE_RECORD: u64 = 192;
 
-/// A write is split where a block ends, if as many of its data bytes fit in: what is left empty of a
-/// block is less than that.
+/// A write is split where a block ends, if as many of its data bytes fit in: what is left empty of
+/// a block is less than that.
 const SPLIT_MIN: usize = 8 << 10;
 
 /// Most data of one record: it stands in one block.
@@ -149,7 +149,8 @@ impl Filled {
     }
 
     /// The bytes that are written at `place`: as much of the block as is used, and all of it where
-    /// a part of it could not be reconstructed by itself.
+    /// a part of it could not be reconstructed by itself. `None`: it is larger than its place, or
+    /// cannot be encrypted.
     /// `key`: that of the dataset, when it is encrypted.
     pub(super) fn seal(
         self,
@@ -160,7 +161,7 @@ impl Filled {
     ) -> Option<Shared> {
         let Self { bytes: mut block, used, .. } = self;
         let is_whole = place.dvas[0].asize() > place.size;
-        let size = usize::try_from(place.size).ok()?;
+        let size = usize::try_from(place.size).ok().filter(|size| used <= *size)?;
         let stored = if is_whole { size } else { used.next_multiple_of(BLOCK_SIZE_MIN) };
         if stored > block.len() {
             let filled = std::mem::replace(&mut block, AlignedBuf::zeroed(stored));
