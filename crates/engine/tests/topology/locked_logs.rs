@@ -7,6 +7,7 @@ use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDevice;
 use engine::inside::pool::{self, PoolRefusal};
 use engine::live::{LogDevices, OfflineMode, ResilverKind};
+use engine::pools::LeafWork;
 use engine::{Filesystem, LivePool};
 use poolkit::Shape;
 
@@ -124,7 +125,11 @@ fn nothing_that_ends_logs_is_done_before_the_key_is_loaded() {
         pool::Error::Refused(PoolRefusal::LogNotReplayed(dataset)) => assert_eq!(dataset, "tank"),
         other => panic!("{other}"),
     };
+    pool.start_work(log, LeafWork::Initialize, 1).unwrap();
     refused(pool.remove_log(log));
+    let runs = pool.start_work(log, LeafWork::Initialize, 1).unwrap_err();
+    assert!(matches!(runs, pool::Error::Refused(PoolRefusal::Ongoing(_))), "it was ended: {runs}");
+    pool.cancel_work(log, LeafWork::Initialize).unwrap();
     refused(pool.offline_leaf(log, OfflineMode::Offline));
     refused(pool.offline_leaf(log, OfflineMode::FaultedForNow));
     pool.export().unwrap();

@@ -147,6 +147,8 @@ impl LivePool {
             config.root.children.iter().find(|top| top.guid == guid).cloned()
         };
         let top = top.filter(|top| top.is_log).ok_or_else(|| refused(DeviceFault::NotLog))?;
+        // Before anything is changed: work on the device is not ended for nothing.
+        self.check_logs_replayed()?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         let leaves: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let tree = self.shared.reader.vdevs();
