@@ -167,6 +167,9 @@ pub enum DeviceFault {
         /// What it is.
         why: LabelMismatch,
     },
+    /// A spare is not needed any more: the leaf is back.
+    #[error("device is in use again")]
+    BackInUse,
     /// It has a history of its own, which would be lost.
     #[error("{WROTE_ALONE}")]
     WroteAlone,

@@ -2,7 +2,10 @@
 
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
+use engine::inside::device::{self, DeviceRef, DeviceSource, WriteDeviceRef};
 use engine::inside::pool::live::{FailMode, NewFilesystem, StoredPropertyValue};
+use engine::live::Devices;
+use std::path::{Path, PathBuf};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 
@@ -336,6 +339,60 @@ fn a_flush_that_fails_once_while_a_spare_is_resilvered_is_made_good() {
         run.pool().take_spares(&run.bench.source()).unwrap();
         run.pool().wait_for_scan().unwrap();
         run.pool().sync().unwrap();
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
+}
+
+/// Devices of which the first that is claimed comes only after something else has happened.
+struct LateDevices<'a> {
+    devices: Devices,
+    before: Box<dyn Fn() + Send + Sync + 'a>,
+}
+
+impl DeviceSource for LateDevices<'_> {
+    fn list(&self, place: &Path, least: u64) -> std::io::Result<Vec<PathBuf>> {
+        self.devices.list(place, least)
+    }
+
+    fn open(&self, name: &Path) -> Result<DeviceRef, device::Error> {
+        self.devices.open(name)
+    }
+
+    fn claim(&self, name: &Path) -> Result<WriteDeviceRef, device::Error> {
+        (self.before)();
+        self.devices.claim(name)
+    }
+}
+
+/// A leaf that comes back while a spare is looked for keeps its place, and the spare stays free.
+#[test]
+fn no_spare_is_taken_for_a_leaf_that_comes_back_meanwhile() {
+    scenario(1820, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 40);
+        let spare = run.bench.extra();
+        let (spec, devices) = (run.bench.leaf(spare), run.bench.source());
+        run.pool().add_aux(&[spec], &[], &devices).unwrap();
+        run.pool().sync().unwrap();
+        run.bench.faults[0].add(Fault::fail(0..u64::MAX, ErrorKind::Gone));
+        run.bench.faults[0].add(Fault::fail_writes(0..u64::MAX, ErrorKind::Gone));
+        (0..8).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 0), VdevState::Removed);
+        assert_eq!(run.pool().leaves_without_spare().len(), 1);
+        let (fault, devices, pool) = (&run.bench.faults[0], run.bench.source(), run.pool());
+        let comes_back = || {
+            fault.clear();
+            for guid in pool.leaves_away() {
+                pool.online_leaf(guid, OwnChanges::Keep, None, &devices).unwrap();
+            }
+        };
+        let late = LateDevices { devices: devices.clone(), before: Box::new(comes_back) };
+        assert_eq!(run.pool().take_spares(&late).unwrap(), []);
+        drop(late);
+        run.pool().wait_for_scan().unwrap();
+        assert_eq!(run.pool().spares_left().unwrap().len(), 1);
+        assert!(!has(run.pool(), "spare"));
         let (bench, model) = run.finish();
         holds(&bench, &model);
     });

@@ -22,6 +22,7 @@ use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::config_edit::{AttachKind, bad, parent_of, refused, top_of, with_child, without_child};
 use super::create::{guid_from, new_vdev_zap, set_member};
+use super::leaves::is_out_of_use;
 use super::shared::{Shared, TaskCx};
 use super::vdevs::aux_label;
 use crate::error::Result;
@@ -52,6 +53,8 @@ pub(super) struct NewChild {
     pub(super) path: String,
     pub(super) what: NewChildKind,
     pub(super) resilver: ResilverKind,
+    /// It comes only if the leaf that it is put beside is still out of use then.
+    pub(super) only_for_failed: bool,
 }
 
 /// What it is.
@@ -190,6 +193,9 @@ impl Shared {
             let shared = cx.shared;
             shared.check_no_other(side.resilver)?;
             let root = shared.config.lock().root.clone();
+            if side.only_for_failed && !is_out_of_use(&shared.reader.vdevs(), leaf) {
+                return Err(refused(DeviceFault::BackInUse));
+            }
             let mut new = side.config(cx.tx.txg());
             if how == AttachKind::Spare {
                 new = new.u64("is_spare", 1);
@@ -331,7 +337,8 @@ fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<Ne
         VdevSpec::Leaf { path, is_file } => {
             let what = NewChildKind::Device { is_file: *is_file, device };
             let resilver = ResilverKind::default();
-            Ok(NewChild { guid: guid_from(rt)(), path: path.clone(), what, resilver })
+            let (guid, path) = (guid_from(rt)(), path.clone());
+            Ok(NewChild { guid, path, what, resilver, only_for_failed: false })
         }
         _ => Err(refused(VdevFault::AttachGroup)),
     }

@@ -28,7 +28,14 @@ use crate::error::Result;
 use dmu::Objset;
 use ondisk::config::{VdevConfig, VdevKind};
 use std::collections::BTreeMap;
-use vdev::{NodeRef, Reason, Txgs, VdevState};
+use vdev::{NodeRef, Reason, Txgs, VdevState, VdevTree};
+
+/// Whether a leaf is not used, for whatever reason.
+pub(super) fn is_out_of_use(tree: &VdevTree, leaf: u64) -> bool {
+    let failed = [VdevState::Faulted, VdevState::Removed, VdevState::Unavail];
+    let mut leaves = tree.leaves().filter(|l| l.guid() == leaf);
+    leaves.any(|l| l.writer().is_none() || failed.contains(&l.state()))
+}
 
 impl Shared {
     /// The MOS says of every leaf what it missed and whether it is used.

@@ -115,7 +115,8 @@ pub(super) fn change_leaf(
 
 impl Shared {
     /// From now on the tree has this for a leaf, and its configuration is changed like this; the
-    /// labels of all leaves will say so. Runs as a sync task.
+    /// labels of all leaves will say so. A spare that stands in for a leaf that comes back goes when
+    /// the leaf has all. Runs as a sync task.
     fn put_leaf(
         &self,
         guid: u64,
@@ -127,6 +128,15 @@ impl Shared {
             let shared = cx.shared;
             let mut root = shared.config.lock().root.clone();
             change_leaf(&mut root, guid, &change).map_err(|e| bad(&e))?;
+            // Only here is it known: a spare may just have been taken.
+            let is_spared = parent_of(&root, guid).is_some_and(|v| v.kind == VdevKind::Spare);
+            if wants_writer && is_spared {
+                let relieved = |leaf: &mut VdevConfig| match leaf.is_spare {
+                    true => Ok(()),
+                    false => set_u64(leaf, "unspare", 1),
+                };
+                change_leaf(&mut root, guid, &relieved).map_err(|e| bad(&e))?;
+            }
             // A resilver that is under way passes it over meanwhile.
             let unmarked = |leaf: &mut VdevConfig| unset(leaf, &[RESILVER_TXG]);
             change_leaf(&mut root, guid, &unmarked).map_err(|e| bad(&e))?;
@@ -464,16 +474,8 @@ impl LivePool {
             let cleared = vdev::label::clear_rings(guarded.as_ref());
             cleared.map_err(|e| shared.failed("clearing uberblocks", e))?;
         }
-        let is_spared = {
-            let config = shared.config.lock();
-            parent_of(&config.root, guid).is_some_and(|v| v.kind == VdevKind::Spare)
-        };
         shared.put_leaf(guid, LeafOpen::Writable(device), move |leaf| {
             unmark(leaf)?;
-            // The spare that stands in for it goes when it has all.
-            if is_spared && !leaf.is_spare {
-                set_u64(leaf, "unspare", 1)?;
-            }
             if let Some(place) = &place {
                 super::config::set_text(leaf, "path", place)?;
                 unset(leaf, &super::paths::OLD_PLACES)?;

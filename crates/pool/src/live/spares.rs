@@ -27,12 +27,12 @@ use super::LivePool;
 use super::attach::{NewChild, NewChildKind, ResilverKind};
 use super::config_edit::{AttachKind, parent_of, refused, top_of};
 use super::labels::aux_guid;
+use super::leaves::is_out_of_use;
 use crate::error::Result;
 use crate::refusal::{DeviceFault, VdevFault};
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use std::path::Path;
-use vdev::VdevState;
 
 /// A spare that stands in for a leaf from now on: both guids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,16 @@ impl LivePool {
         device: Option<WriteDeviceRef>,
         resilver: ResilverKind,
     ) -> Result<()> {
+        self.stand_in(leaf, (spare, device), resilver, false)
+    }
+
+    fn stand_in(
+        &self,
+        leaf: u64,
+        (spare, device): (u64, Option<WriteDeviceRef>),
+        resilver: ResilverKind,
+        only_for_failed: bool,
+    ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
             return Err(refused(DeviceFault::NotSpare));
@@ -102,14 +112,14 @@ impl LivePool {
                 return Err(refused(DeviceFault::NotSpareByLabel));
             }
         };
-        self.shared
-            .attach((leaf, AttachKind::Spare), &NewChild { guid: spare, path, what, resilver })?;
+        let new = NewChild { guid: spare, path, what, resilver, only_for_failed };
+        self.shared.attach((leaf, AttachKind::Spare), &new)?;
         self.start_resilver(resilver)
     }
 
     /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
-    /// spares that fit. A leaf that the administrator took out is left alone. `source` has the
-    /// spares under their paths.
+    /// spares that fit. A leaf that the administrator took out is left alone, and one that comes back
+    /// meanwhile keeps its place. `source` has the spares under their paths.
     ///
     /// # Errors
     /// When the pool cannot be looked at. A spare that cannot be used is passed over.
@@ -128,11 +138,15 @@ impl LivePool {
                 if matches!(spare.kind, VdevKind::DraidSpare { .. }) {
                     // Its dRAID is rebuilt fastest in order, when nothing stands in the way.
                     let mut ways = [ResilverKind::Sequential, ResilverKind::Healing].into_iter();
-                    return ways.any(|by| self.take_spare_by(leaf, spare.guid, None, by).is_ok());
+                    return ways
+                        .any(|by| self.stand_in(leaf, (spare.guid, None), by, true).is_ok());
                 }
                 let Some(path) = spare.path.as_deref() else { return false };
                 let claimed = source.claim(Path::new(path));
-                claimed.is_ok_and(|device| self.take_spare(leaf, spare.guid, Some(device)).is_ok())
+                claimed.is_ok_and(|device| {
+                    let with = (spare.guid, Some(device));
+                    self.stand_in(leaf, with, ResilverKind::Healing, true).is_ok()
+                })
             });
             if let Some(at) = used {
                 taken.push(SpareTaken { leaf, spare: left.remove(at).guid });
@@ -146,11 +160,7 @@ impl LivePool {
     pub fn leaves_without_spare(&self) -> Vec<u64> {
         let tree = self.shared.reader.vdevs();
         let root = self.shared.config.lock().root.clone();
-        let is_out = |guid: u64| {
-            let failed = [VdevState::Faulted, VdevState::Removed, VdevState::Unavail];
-            let mut leaves = tree.leaves().filter(|l| l.guid() == guid);
-            leaves.any(|l| l.writer().is_none() || failed.contains(&l.state()))
-        };
+        let is_out = |guid: u64| is_out_of_use(&tree, guid);
         let is_alone = |guid: u64| match parent_of(&root, guid) {
             // Another spare when all that stand in failed as well; one that is being replaced has
             // what comes in its place.
