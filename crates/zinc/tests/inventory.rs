@@ -5,10 +5,14 @@
 //! All pools shipped with the project, and those of the corpus beside the checkout if there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
+mod support;
+
 use serde_json::Value;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use support::has;
+use support::place::Place;
 use testkit::CorpusPool;
 
 /// Pools read at the same time.
@@ -288,4 +292,58 @@ fn locked_datasets_have_no_entries() {
         open += usize::from(!encrypted);
     }
     assert!(locked > 10 && open > 0, "{locked} locked, {open} open");
+}
+
+/// Imports a copy of a degraded pool that OpenZFS left, makes it whole and scrubs it twice: the
+/// second scrub has nothing to repair, zdb and the check find nothing, and all content is equal.
+fn made_whole(case: &str, what: &str, mend: &dyn Fn(&Place)) {
+    let mut pool = testkit::corpus(case);
+    let name = pool.name().to_owned();
+    let place = Place::new(&[]);
+    for (image, number) in pool.images.iter().zip(&pool.numbers) {
+        let copy = place.path().join(format!("vdev{number}.img"));
+        let sparse = Command::new("cp").arg("--sparse=always").arg(image).arg(&copy).status();
+        assert!(sparse.unwrap().success());
+    }
+    mend(&place);
+    place.ok(&format!("zpool scrub -w {name}"));
+    place.ok(&format!("zpool clear {name}"));
+    place.ok(&format!("zpool scrub -w {name}"));
+    let status = place.ok(&format!("zpool status {name}"));
+    has(&status, &[" state: ONLINE", "scrub repaired 0B", "with 0 errors", "No known data errors"]);
+    place.ok(&format!("zpool export {name}"));
+    place.zdb_is_content(&name);
+    place.ok(&format!("check -q -d . {name}"));
+
+    pool.dir = place.path().to_owned();
+    let mut found = Vec::new();
+    differ("", &pool.manifest, &inventory(&pool, &[]), &mut found);
+    let is_content = |path: &str| path.starts_with("/datasets") && !path.contains("/properties/");
+    found.retain(|(path, _)| is_content(path) && !excepted(case, path));
+    assert!(found.is_empty(), "{case}, {what}: {found:#?}");
+}
+
+#[test]
+fn degraded_pools_of_openzfs_are_made_whole() {
+    made_whole("degraded-raidz", "its stale disk is used again", &|place| {
+        place.ok("zpool import -d . stale");
+        has(&place.ok("zpool status stale"), &["vdev2.img  OFFLINE"]);
+        place.ok("zpool online stale vdev2.img");
+    });
+    made_whole("degraded-raidz", "its stale disk is lost, and replaced", &|place| {
+        std::fs::remove_file(place.path().join("vdev2.img")).unwrap();
+        place.extra("new.img");
+        place.ok("zpool import -d . stale");
+        place.ok("zpool replace -w stale 1799836678942771647 new.img");
+    });
+    made_whole("degraded-mirror", "its damaged side is repaired", &|place| {
+        place.ok("zpool import -d . rotten");
+    });
+    made_whole("degraded-mirror", "its damaged side is replaced", &|place| {
+        place.ok("zpool import -d . rotten");
+        place.ok("zpool detach rotten vdev1.img");
+        std::fs::remove_file(place.path().join("vdev1.img")).unwrap();
+        place.extra("new.img");
+        place.ok("zpool attach -w rotten vdev0.img new.img");
+    });
 }
