@@ -115,8 +115,8 @@ pub(super) fn change_leaf(
 
 impl Shared {
     /// From now on the tree has this for a leaf, and its configuration is changed like this; the
-    /// labels of all leaves will say so. A spare that stands in for a leaf that comes back goes when
-    /// the leaf has all. Runs as a sync task.
+    /// labels of all leaves will say so. A spare that stands in for a leaf that comes back goes
+    /// when the leaf has all. Runs as a sync task.
     fn put_leaf(
         &self,
         guid: u64,

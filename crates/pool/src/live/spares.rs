@@ -118,8 +118,8 @@ impl LivePool {
     }
 
     /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
-    /// spares that fit. A leaf that the administrator took out is left alone, and one that comes back
-    /// meanwhile keeps its place. `source` has the spares under their paths.
+    /// spares that fit. A leaf that the administrator took out is left alone, and one that comes
+    /// back meanwhile keeps its place. `source` has the spares under their paths.
     ///
     /// # Errors
     /// When the pool cannot be looked at. A spare that cannot be used is passed over.
