@@ -192,7 +192,7 @@ impl Bench {
         OpenOptions { cache_bytes: self.cache_bytes, ..OpenOptions::default() }
     }
 
-    fn candidates(&self) -> Vec<Candidate> {
+    pub fn candidates(&self) -> Vec<Candidate> {
         let look = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let device: DeviceRef = Arc::clone(device) as _;
             pool::look_at_device(&device, Self::path(n))

@@ -1,8 +1,12 @@
 //! Sides of mirrors that become a pool of their own.
 
 use super::*;
-use engine::live::{NewTop, SpaceClass, VdevSpec};
+use engine::Filesystem;
+use engine::files::{NewFile, NewKind, Time};
+use engine::inside::pool::live::NewFilesystem;
+use engine::live::{LogDevices, NewTop, SpaceClass, VdevSpec};
 use poolkit::Shape;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Some of the devices as a bench of their own.
 fn bench_of(bench: &Bench, shape: Shape, which: &[usize]) -> Bench {
@@ -62,6 +66,110 @@ fn one_side_of_each_mirror_becomes_a_pool() {
             }
         },
     );
+}
+
+/// What is promised while the pool is split is in logs that the sides have, and no txg. The new
+/// pool, which has another name, replays them; and if a crash cuts the split off at any write, so
+/// does whoever opens either pool.
+#[test]
+fn what_is_promised_during_a_split_is_kept() {
+    let (mut bench, _) = prepared(2240, Shape::Mirror, 20).finish();
+    bench.faults.clear();
+    let before = bench.devices.clone();
+    let mut replayed = 0;
+    for writes in super::cuts(11) {
+        bench = bench.again_from(&before);
+        let pool = bench.import();
+        let guid = pool.guid();
+        let sides = pool.sides_to_split(&[]).unwrap();
+        let fs = format!("{}/promised", pool.name());
+        pool.create_filesystem(&fs, NewFilesystem::default(), Vec::new()).unwrap();
+        let files = pool.filesystem(&fs).unwrap();
+        bench.cut_power_after(writes);
+        let is_over = AtomicBool::new(false);
+        let (result, promised) = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut promised = 0;
+                while !is_over.load(Ordering::Relaxed) && promise(&files, promised).is_ok() {
+                    promised += 1;
+                }
+                promised
+            });
+            let new = pool.split("another", &sides);
+            let result = new.and_then(LivePool::export);
+            is_over.store(true, Ordering::Relaxed);
+            (result, writer.join().unwrap())
+        });
+        drop((files, pool));
+        bench.mend();
+        let case = format!("after {writes}: {promised}, {result:?}");
+        let pool = bench.import_of(guid);
+        pool.wait_for_scan().unwrap();
+        let kept = count(&pool, &fs);
+        assert!(kept >= promised, "{case}: {kept}");
+        assert!(is_whole(&pool), "{case}");
+        pool.export().unwrap();
+        let mut new = bench_of(&bench, Shape::Disk, &[1]);
+        if new.candidates().iter().any(|c| c.config.pool_guid != guid) {
+            "another".clone_into(&mut new.pool);
+            let pool = new.import();
+            replayed += count(&pool, &format!("{}/promised", pool.name()));
+            pool.export().unwrap();
+            new.check(&new.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
+            new.zdb();
+            let left = bench_of(&bench, Shape::Mirror, &[0]);
+            left.check(&left.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
+        } else {
+            bench.zdb();
+        }
+        if result.is_ok() {
+            break;
+        }
+    }
+    assert!(replayed > 0);
+}
+
+/// A pool that was not closed gets another name when it is opened, and its logs are replayed.
+#[test]
+fn logs_are_replayed_under_another_name() {
+    let (bench, _) = prepared(2250, Shape::Mirror, 20).finish();
+    let pool = bench.import();
+    let fs = format!("{}/promised", pool.name());
+    pool.create_filesystem(&fs, NewFilesystem::default(), Vec::new()).unwrap();
+    pool.sync().unwrap();
+    let files = pool.filesystem(&fs).unwrap();
+    (0..3).for_each(|n| promise(&files, n).unwrap());
+    bench.cut_power_after(0);
+    drop((files, pool));
+    bench.mend();
+    let pool = bench.import_as("another", LogDevices::default());
+    assert_eq!(count(&pool, "another/promised"), 3);
+    pool.export().unwrap();
+}
+
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+
+/// Makes a file of this number, which is promised.
+fn promise(fs: &Filesystem, n: u64) -> Result<(), String> {
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let name = format!("f{n}");
+    let file = fs.create(fs.root_object(), name.as_bytes(), &new).map_err(|e| e.to_string())?;
+    let file = file.number();
+    fs.write_at(file, 0, &n.to_le_bytes(), NOW).map_err(|e| e.to_string())?;
+    fs.sync(file).map_err(|e| e.to_string())
+}
+
+/// How many of these files are there, in their order, and whole.
+fn count(pool: &LivePool, fs: &str) -> u64 {
+    let fs = pool.filesystem(fs).unwrap();
+    let root = fs.root().unwrap();
+    let is_there = |n: &u64| {
+        let Some(entry) = root.lookup(format!("f{n}").as_bytes()).unwrap() else { return false };
+        let mut bytes = [0; 8];
+        let file = fs.node(entry.object).unwrap();
+        file.read_at(0, &mut bytes).unwrap() == 8 && bytes == n.to_le_bytes()
+    };
+    (0..).take_while(is_there).count() as u64
 }
 
 fn pool_guid(bench: &Bench) -> u64 {

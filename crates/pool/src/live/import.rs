@@ -158,6 +158,8 @@ pub fn import(
     let place = StateToOpen { root, newest: newest.txg, state };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     rename_logs(&mut cut, &name, pool.name());
+    // In the first txg, before anything else that makes one.
+    pool.claim_logs()?;
     pool.end_split(&split)?;
     pool.shared.post_system("pool_import");
     pool.shared.owner.store(options.user, Ordering::Relaxed);
@@ -231,7 +233,8 @@ fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admi
 }
 
 /// Opens a part of a pool's devices as a pool of its own, which has the vdevs and the guid that
-/// `shape` makes of those of the whole. `first` gets it, and the whole, before any txg of it.
+/// `shape` makes of those of the whole. `first` gets it, and the whole, before any txg of it, and
+/// writes its [`LivePool::new_log_headers`] in the first.
 pub(super) fn open_part(
     rt: &Rt,
     candidate: &Candidate,
@@ -481,10 +484,11 @@ fn assemble(
     // Logs go elsewhere when their devices are missing.
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
+    let (name, written) = names(reading, options);
     let claims = claims(reading, &alloc)?;
+    let claims = claims.into_iter().map(|claim| claim.renamed(reading.name(), &name)).collect();
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
-    let (name, written) = names(reading, options);
     let facts = PoolFacts {
         name: written,
         guid: root.guid,

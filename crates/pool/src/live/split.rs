@@ -19,8 +19,8 @@
 //! The new pool is opened with the guid that it is going to have, and its first txg writes labels
 //! and uberblock as any other that changes the configuration (`vdev::label`), so no state of it
 //! that could be taken for the old pool is ever on disk. What its intent logs promise is replayed
-//! afterwards, as at an import. Log devices stay with the pool; the new one has their vdevs as
-//! missing ones, and takes them off. Spares and cache devices stay as well.
+//! afterwards, as at an import: the first txg claims them. Log devices stay with the pool; the new
+//! one has their vdevs as missing ones, and takes them off. Spares and cache devices stay as well.
 
 use super::LivePool;
 use super::config::{PoolFacts, Split, set_u64};
@@ -28,6 +28,7 @@ use super::config_edit::{bad, refused, without_child};
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
+use super::online::OwnChanges;
 use crate::assemble::Candidate;
 use crate::error::Result;
 use crate::open::OpenOptions;
@@ -127,8 +128,8 @@ impl LivePool {
     /// pool goes on with the others. The new one has the state of this moment.
     ///
     /// # Errors
-    /// When a device has not everything, or fails. Sides that are offline then are used again when
-    /// the pool is opened the next time, or become the new pool's for good.
+    /// When a device has not everything, or fails. The sides are used again then, at the latest
+    /// when the pool is opened the next time, or are the new pool's, if that is made already.
     pub fn split(&self, name: &str, sides: &[u64]) -> Result<Self> {
         let shared = &self.shared;
         choose(&shared.config.lock().root, sides)?;
@@ -147,22 +148,42 @@ impl LivePool {
         })?;
         // Writes that began with the old tree have come back.
         self.sync()?;
-        let new = self.open_sides(name, (sides, devices), &old, text.clone())?;
-        let goes = sides.to_vec();
-        self.run(move |cx| {
-            cx.remove_split_sides(&goes)?;
-            cx.log_event_of_pool("split", &text)
-        })?;
-        new.without_logs()
+        let mut is_made = false;
+        let new =
+            self.open_sides(name, (sides, devices.clone()), &old, (text.clone(), &mut is_made));
+        if new.is_ok() || is_made {
+            let goes = sides.to_vec();
+            self.run(move |cx| {
+                cx.remove_split_sides(&goes)?;
+                cx.log_event_of_pool("split", &text)
+            })?;
+        } else {
+            // What is in the way of this, too, ends when the pool is opened the next time.
+            let _ = self.take_sides_back(devices);
+        }
+        new?.without_logs()
     }
 
-    /// The sides as the pool that they become.
+    /// The sides are used again: no pool was made of them.
+    fn take_sides_back(&self, devices: BTreeMap<u64, (PathBuf, WriteDeviceRef)>) -> Result<()> {
+        for (side, (_, device)) in devices {
+            self.bring_online(side, OwnChanges::Keep, device, None)?;
+        }
+        self.run(|cx| {
+            cx.touch();
+            let mut config = cx.shared.config.lock();
+            (config.facts.split, config.dirty) = (Split::None, true);
+            Ok(())
+        })
+    }
+
+    /// The sides as the pool that they become; whether they are, also if that fails afterwards.
     fn open_sides(
         &self,
         name: &str,
         (sides, devices): (&[u64], BTreeMap<u64, (PathBuf, WriteDeviceRef)>),
         old: &PoolFacts,
-        text: String,
+        (text, is_made): (String, &mut bool),
     ) -> Result<Self> {
         let shared = &self.shared;
         let look = |(path, device): &(PathBuf, WriteDeviceRef)| {
@@ -190,14 +211,18 @@ impl LivePool {
         let candidate = candidate.ok_or_else(lost)?;
         let from = old.guid;
         open_part(&shared.rt, &candidate, &options, devices, shape, |new, root| {
-            new.become_a_pool(others(root, sides), from, text)
+            new.become_a_pool(others(root, sides), from, text)?;
+            *is_made = true;
+            Ok(())
         })
     }
 
     /// The first txg of a pool that was a side of others: these are forgotten.
     fn become_a_pool(&self, gone: Vec<VdevConfig>, from: u64, text: String) -> Result<()> {
         self.shared.config.lock().facts.split = Split::From(from);
+        let logs = self.new_log_headers();
         self.run(move |cx| {
+            cx.write_claims(&logs)?;
             gone.iter().try_for_each(|leaf| cx.free_objects(leaf))?;
             let lists = cx.shared.aux.lock().clone();
             for (name, devices) in [mos::SPARES, mos::L2CACHE].into_iter().zip(&lists) {

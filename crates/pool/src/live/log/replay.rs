@@ -44,6 +44,17 @@ pub(in super::super) struct Claim {
     txg: u64,
 }
 
+impl Claim {
+    /// The pool gets another name than it was opened with.
+    pub(in super::super) fn renamed(self, from: &str, to: &str) -> Self {
+        let name = match self.name.strip_prefix(from) {
+            Some(below) => format!("{to}{below}"),
+            None => self.name,
+        };
+        Self { name, ..self }
+    }
+}
+
 /// Why a log cannot be replayed.
 pub(in super::super) enum NotReplayed {
     /// That is not done here: its records are whole.
@@ -185,15 +196,27 @@ fn claimed(log: &Log, txg: u64) -> ZilHeader {
     header
 }
 
+/// The headers of the logs that an import has claimed, by the datasets, and the txg that must write
+/// them: the first. A later import takes for durable what the records of the logs say, if a txg
+/// without these headers is.
+pub(in super::super) struct NewHeaders {
+    headers: Vec<(String, ZilHeader)>,
+    txg: u64,
+}
+
 impl TaskCx<'_> {
     /// Writes what the import claimed.
-    fn write_claims(&self, claims: &[(String, ZilHeader)], txg: u64) -> Result<()> {
-        if self.tx.txg() != txg {
+    pub(in super::super) fn write_claims(&self, claims: &NewHeaders) -> Result<()> {
+        let NewHeaders { headers, txg } = claims;
+        if headers.is_empty() {
+            return Ok(());
+        }
+        if self.tx.txg() != *txg {
             let what = "the first txg was synced before the intent logs were claimed".to_owned();
             return Err(Error::Inconsistent { what });
         }
         self.touch();
-        for (name, header) in claims {
+        for (name, header) in headers {
             let dataset = self.datasets().by_name(name)?;
             let objset = self.datasets().objset(&dataset)?;
             self.write_log_header(&dataset, &objset, header)?;
@@ -203,14 +226,25 @@ impl TaskCx<'_> {
 }
 
 impl LivePool {
-    /// Replays what was found when the pool was opened.
+    /// What the first txg has to write of logs.
+    pub(in super::super) fn new_log_headers(&self) -> NewHeaders {
+        let headers = self.claims.iter().filter_map(|c| Some((c.name.clone(), c.header?)));
+        let txg = self.claims.first().map_or(0, |claim| claim.txg);
+        NewHeaders { headers: headers.collect(), txg }
+    }
+
+    /// Makes the claims of an import durable. It is the first change of the pool.
+    pub(in super::super) fn claim_logs(&self) -> Result<()> {
+        let claims = self.new_log_headers();
+        match claims.headers.is_empty() {
+            true => Ok(()),
+            false => self.run(move |cx| cx.write_claims(&claims)),
+        }
+    }
+
+    /// Replays what was found when the pool was opened, and claimed.
     /// Logs of `cut` end before their end.
     pub(in super::super) fn replay_logs(&self, cut: &[CutLog]) -> Result<()> {
-        let new = self.claims.iter().filter_map(|c| Some((c.name.clone(), c.header?)));
-        let new: Vec<_> = new.collect();
-        if let Some(txg) = self.claims.first().map(|c| c.txg).filter(|_| !new.is_empty()) {
-            self.run(move |cx| cx.write_claims(&new, txg))?;
-        }
         for claim in &self.claims {
             let is_cut = cut.iter().any(|c| c.dataset == claim.name);
             // A log that is only claimed waits for the key.
