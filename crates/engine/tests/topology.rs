@@ -9,6 +9,8 @@
 mod add;
 #[path = "topology/checkpoint.rs"]
 mod checkpoint;
+#[path = "topology/deferred.rs"]
+mod deferred;
 #[path = "topology/draid.rs"]
 mod draid;
 #[path = "topology/evacuate.rs"]

@@ -23,6 +23,9 @@ pub enum PoolRefusal {
     /// The feature has to be enabled first.
     #[error("feature@{0} is not enabled")]
     FeatureNotEnabled(&'static str),
+    /// The same, as OpenZFS words it for some of them.
+    #[error("this action requires the {0} feature")]
+    FeatureNeeded(&'static str),
     /// The pool is of before vdevs had tables of their own.
     #[error("the pool has no vdev tables, which {0} needs")]
     NoVdevTables(&'static str),

@@ -9,7 +9,8 @@
 //!
 //! - a scrub reads everything of a block, and writes where something is wrong;
 //! - a resilver is given the blocks whose txg a device missed. That device is not read: what it
-//!   missed is written, whatever it has. If the others do not suffice it is read after all;
+//!   missed is written, whatever it has. If the others do not suffice it is read after all. A
+//!   device that waits for a later resilver is passed over;
 //! - a sequential rebuild asks for ranges of which no block is known. They are not verified, so a
 //!   device that missed anything is not read, and written over, whatever it missed.
 //!
@@ -120,7 +121,8 @@ impl VdevTree {
             }
             let is_of_use = |c: &Correction| match heal {
                 Heal::All => true,
-                Heal::Missed | Heal::Rebuild => c.source.stale,
+                Heal::Missed => c.source.stale && !self.is_waiting(&c.source),
+                Heal::Rebuild => c.source.stale,
             };
             let found = found.into_iter().filter(is_of_use).map(|c| (block, c));
             corrections.extend(found);
@@ -145,7 +147,7 @@ impl VdevTree {
         let pieces = self.locate_all(req)?;
         let ask = match heal {
             Heal::All => ReadScope::Everything,
-            _ if self.is_missed_somewhere(req, &pieces) => ReadScope::Current,
+            _ if self.is_missed_somewhere(req, &pieces, heal) => ReadScope::Current,
             _ => return Ok(None),
         };
         Ok(Some(self.ask(req, pieces, ask, gather)))
@@ -154,7 +156,7 @@ impl VdevTree {
     /// A device that can be written to missed a part of the block. If a distributed spare lacks
     /// something on a device that cannot be written to, that device lacks it from now on: the spare
     /// may have all then.
-    fn is_missed_somewhere(&self, req: &BlockRead<'_>, pieces: &[Piece<'_>]) -> bool {
+    fn is_missed_somewhere(&self, req: &BlockRead<'_>, pieces: &[Piece<'_>], heal: Heal) -> bool {
         let mut is_missed = false;
         for piece in pieces {
             let columns = piece.map.stripes.iter().flat_map(|s| &s.columns);
@@ -163,6 +165,7 @@ impl VdevTree {
                     self.sources(piece, c.child, c.offset, c.size + c.pad, req.birth).into_iter();
                 for source in sources.filter(|s| s.stale) {
                     match self.healer(&source) {
+                        Some(_) if heal == Heal::Missed && self.is_waiting(&source) => {}
                         Some(_) => is_missed = true,
                         None => self.lacks_for_spare(&source),
                     }
@@ -180,6 +183,11 @@ impl VdevTree {
             UNKNOWN_TXG => node.health.change_missed(|missed| missed.merge(&spare.health.missed())),
             txg => node.health.miss(txg),
         }
+    }
+
+    /// What its device lacks is brought by a later resilver.
+    fn is_waiting(&self, source: &Source) -> bool {
+        self.nodes.get(source.node).is_some_and(|node| node.health.is_waiting())
     }
 
     /// The number of the node, when its device is written to.

@@ -82,6 +82,8 @@ pub(crate) struct Health {
     read_errors: AtomicU64,
     checksum_errors: AtomicU64,
     missed: RwLock<Txgs>,
+    /// What was missed is not to be brought by the resilver that runs.
+    waits: AtomicBool,
     /// The set is not empty: most readers need no lock.
     has_missed: AtomicBool,
     /// The txg that was missed last: most writers that miss something find it here.
@@ -127,6 +129,7 @@ impl Health {
             read_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
             missed: RwLock::default(),
+            waits: AtomicBool::new(false),
             has_missed: AtomicBool::new(false),
             last_missed: AtomicU64::new(u64::MAX),
             cut: AtomicU64::new(0),
@@ -157,6 +160,15 @@ impl Health {
 
     pub(crate) fn missed(&self) -> Txgs {
         self.missed.read().clone()
+    }
+
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
+    }
+
+    /// What it missed is left to a later resilver.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
     }
 
     /// Its file was cut short before `txg`: what was cut may be of any txg, also when the file has

@@ -26,7 +26,7 @@ use core::ops::Range;
 use device::{DeviceRef, Displacement, WriteDeviceRef};
 use ondisk::config::{VdevConfig, VdevKind};
 use rt::Rt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -452,6 +452,11 @@ impl VdevTree {
     /// Takes txgs out of what the device with this guid missed: its blocks were brought.
     pub fn has_caught_up(&self, guid: u64, txgs: &Txgs) {
         self.change_missed(guid, |missed| missed.subtract(txgs));
+    }
+
+    /// The devices to which a resilver brings nothing yet, by guid: these, and no others.
+    pub fn set_waiting(&self, guids: &BTreeSet<u64>) {
+        self.nodes.iter().for_each(|node| node.health.set_waiting(guids.contains(&node.guid)));
     }
 
     fn change_missed(&self, guid: u64, change: impl FnOnce(&mut Txgs)) -> bool {

@@ -62,10 +62,12 @@ fn reopen_leaf(
 /// Retries devices that are not in use. Absent devices, and devices with changes of their own, stay
 /// out of use.
 fn retry_unused(pool: &LivePool, source: &dyn DeviceSource, is_meant: impl Fn(&u64) -> bool) {
-    for guid in pool.leaves_away().into_iter().filter(is_meant) {
-        // The pool's status shows the result, so it is not reported here.
-        let _ = reopen_leaf(pool, guid, OwnChanges::Keep, source);
-    }
+    pool.with_one_resilver(|| {
+        for guid in pool.leaves_away().into_iter().filter(is_meant) {
+            // The pool's status shows the result, so it is not reported here.
+            let _ = reopen_leaf(pool, guid, OwnChanges::Keep, source);
+        }
+    });
 }
 
 impl DeviceNames<'_> {

@@ -34,6 +34,8 @@ pub struct Bench {
     pub away: Vec<usize>,
     /// What the pool keeps in memory at most.
     pub cache_bytes: usize,
+    /// Features that a new pool has not.
+    pub lacks: &'static [&'static str],
     /// All datasets are encrypted, with the key of the pool's own.
     is_encrypted: bool,
 }
@@ -49,7 +51,7 @@ impl Bench {
         let devices = (0..shape.devices()).map(device).collect();
         let (faults, wrapped, wrap, away) = (Vec::new(), Vec::new(), None, Vec::new());
         let cache_bytes = 32 << 20;
-        let (disks, is_encrypted) = (false, false);
+        let (disks, is_encrypted, lacks) = (false, false, &[] as _);
         Self {
             pool,
             shape,
@@ -61,6 +63,7 @@ impl Bench {
             wrap,
             away,
             cache_bytes,
+            lacks,
             is_encrypted,
         }
     }
@@ -142,7 +145,9 @@ impl Bench {
     pub fn extra(&mut self) -> usize {
         let n = self.devices.len();
         let bytes = self.devices[0].size();
-        self.devices.push(Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes)));
+        let device = Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
+        self.wrapped.extend(self.wrap.iter().map(|wrap| wrap(n, &device)));
+        self.devices.push(device);
         n
     }
 
@@ -173,6 +178,7 @@ impl Bench {
             options.ashift = Some(self.ashift);
             options.cache_bytes = self.cache_bytes;
             options.encryption = self.encryption();
+            options.features.extend(self.lacks.iter().map(|f| ((*f).to_owned(), false)));
         });
         Self::quiet(&pool);
         pool

@@ -39,7 +39,7 @@ fn state_on(bench: &Bench) -> engine::pools::ScanState {
 
 /// Waits until the pool says on disk that a scrub is under way. The thread that scrubs says so in a
 /// txg of its own, some time after it was asked.
-fn wait_until_it_is_on_disk(pool: &LivePool) {
+pub(super) fn wait_until_it_is_on_disk(pool: &LivePool) {
     loop {
         pool.sync().unwrap();
         if pool.view().scan_state().unwrap().is_some_and(|s| s.state() == State::Active) {
@@ -186,7 +186,7 @@ fn a_paused_scrub_is_canceled() {
 }
 
 /// Times that a scan was begun, and not gone on with.
-fn setups(pool: &Pool) -> usize {
+pub(super) fn setups(pool: &Pool) -> usize {
     let names = pool.history().unwrap().into_iter().map(|r| r.unwrap().internal_name());
     names.filter(|name| name.as_deref() == Some("scan setup")).count()
 }
@@ -236,9 +236,10 @@ fn cut_off(run: &mut Run) -> Vec<Bench> {
     copies
 }
 
-/// What the leaves missed that a resilver under way is for.
+/// What the leaves missed that a resilver under way is for, and not those that wait for its end.
 fn marked_leaves(pool: &Pool) -> Vec<Txgs> {
-    let marked = pool.config().vdev_tree.walk().filter(|v| v.resilver_txg.is_some());
+    let is_marked = |v: &&VdevConfig| v.resilver_txg.is_some() && !v.resilver_deferred;
+    let marked = pool.config().vdev_tree.walk().filter(is_marked);
     let tree = pool.vdevs();
     let missed = |guid: u64| tree.leaves().find(|l| l.guid() == guid).unwrap().missed();
     marked.map(|v| missed(v.guid)).collect()
@@ -303,6 +304,10 @@ fn a_resilver_that_is_cut_off_goes_on() {
                 let most = LARGE_BYTES - before.processed + (10 << 20);
                 assert!(again < most, "copy {n}: {again} bytes written, {before:?}");
                 gone_on += 1;
+            }
+            if is_in_file && n == COPIES - 1 {
+                let second = setups(pool.view());
+                assert_eq!(second, begun + 1, "it went on, and one for the other leaf came behind");
             }
             pool.export().unwrap();
             assert!(marked_leaves(&copy.open()).is_empty(), "copy {n}");
@@ -383,6 +388,8 @@ fn a_resilver_counts_what_it_passes_over() {
                 run.pool().sync().unwrap();
             }
         }
+        // One for both.
+        run.pool().restart_resilver().unwrap();
         set(run.pool(), "zfs_scan_suspend_progress=0");
         run.pool().wait_for_scan().unwrap();
         let done = run.pool().view().scan_state().unwrap().unwrap();

@@ -394,7 +394,7 @@ impl PoolFacts {
         list = list.u64("vdev_children", root.children.len() as u64);
         let holes: Vec<u64> = root.children.iter().filter(|c| c.is_hole).map(|c| c.id).collect();
         let mut tree = top.to_nvlist();
-        strip_zaps(&mut tree);
+        strip_members_of_mos(&mut tree);
         let mut out =
             list.list("vdev_tree", tree).list("features_for_read", self.features()).done();
         if !holes.is_empty() {
@@ -404,12 +404,14 @@ impl PoolFacts {
     }
 }
 
-fn strip_zaps(list: &mut NvList) {
+/// Removes what stands in the MOS alone. The depth of a configuration is bounded.
+fn strip_members_of_mos(list: &mut NvList) {
     list.remove("com.delphix:vdev_zap_top");
     list.remove("com.delphix:vdev_zap_leaf");
+    list.remove("com.datto:resilver_defer");
     for pair in list.pairs.iter_mut().filter(|p| p.name == b"children") {
         if let NvValue::NvListArray(children) = &mut pair.value {
-            children.iter_mut().for_each(strip_zaps);
+            children.iter_mut().for_each(strip_members_of_mos);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 32] = [
+pub const ENABLED_BY_DEFAULT: [&str; 33] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -38,6 +38,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 32] = [
     "obsolete_counts",
     "zpool_checkpoint",
     "spacemap_v2",
+    "resilver_defer",
     "bookmark_v2",
     "encryption",
     "bookmark_written",
@@ -55,8 +56,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 32] = [
 pub fn is_writable(feature: &Feature) -> bool {
     // The others of the list are either maintained by zinc or need nothing of a writer while a
     // dataset that uses them is not changed.
-    const MORE: [&str; 5] =
-        ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "resilver_defer", "livelist"];
+    const MORE: [&str; 4] = ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "livelist"];
     let name = feature.name();
     ENABLED_BY_DEFAULT.contains(&name) || MORE.contains(&name)
 }

@@ -416,7 +416,8 @@ impl LivePool {
     /// Uses those again, as far as they can be; which these are.
     pub fn use_what_is_there_again(&self, source: &dyn DeviceSource) -> Vec<u64> {
         let is_used = |guid: &u64| self.online_leaf(*guid, OwnChanges::Keep, None, source).is_ok();
-        self.leaves_there_again().into_iter().filter(is_used).collect()
+        let use_all = || self.leaves_there_again().into_iter().filter(is_used).collect();
+        self.with_one_resilver(use_all)
     }
 
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
@@ -431,7 +432,7 @@ impl LivePool {
         let tree = shared.reader.vdevs();
         let is_away = |guid: u64| tree.leaves().any(|l| l.guid() == guid && l.is_behind());
         let away: Vec<_> = devices.into_iter().filter(|(guid, _)| is_away(*guid)).collect();
-        for (guid, device) in away {
+        let bring = |(guid, device): (u64, WriteDeviceRef)| {
             let found = shared.check_label(&Arc::clone(&device).as_device(), guid);
             let log = logs.get(&guid).cloned().unwrap_or_default();
             let absence = found.map(|found| shared.absence(&found, guid, &log));
@@ -439,7 +440,8 @@ impl LivePool {
                 // A leaf that cannot be used is what it was before: away.
                 let _ = self.bring_online(guid, OwnChanges::Keep, device, None);
             }
-        }
+        };
+        self.with_one_resilver(|| away.into_iter().for_each(bring));
         // A replacement that was complete when the pool was closed; one that goes on ends later.
         shared.detach_outlived()?;
         self.resilver()?;

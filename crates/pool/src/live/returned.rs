@@ -255,6 +255,10 @@ impl LivePool {
         found: Vec<FoundDevice>,
         source: &dyn DeviceSource,
     ) -> Vec<Returned> {
+        self.with_one_resilver(|| self.use_each(found, source))
+    }
+
+    fn use_each(&self, found: Vec<FoundDevice>, source: &dyn DeviceSource) -> Vec<Returned> {
         let mut out = Vec::new();
         for sighting in found {
             let missing = self.missing();

@@ -23,6 +23,9 @@ pub(super) struct Scans {
     pub(super) has_place: AtomicBool,
     /// Txgs with tasks that were not of a scan.
     pub(super) tasks: AtomicU64,
+    /// What the leaves lack that the resilver that runs is for, by guid; `None`: none runs that may
+    /// go on while others come.
+    pub(super) targets: Mutex<Option<BTreeMap<u64, Txgs>>>,
     /// Top-level vdevs of which a rebuild is under way, by guid.
     pub(super) rebuilds: Mutex<BTreeSet<u64>>,
     /// A scrub that is paused, and what is left of it.
@@ -34,6 +37,14 @@ pub(super) struct ScanRequests {
     /// Rebuilds that are under way are to be gone on with.
     pub(super) rebuild: bool,
     pub(super) resilver: bool,
+    /// One is wanted when the one that runs has ended.
+    pub(super) behind: bool,
+    /// Callers that bring several leaves and want one resilver for all of them.
+    pub(super) gathering: usize,
+    /// It is wanted when the last of them is done.
+    pub(super) gathered: bool,
+    /// The one that is wanted does not go on where an earlier one was.
+    pub(super) anew: bool,
     pub(super) scrub: bool,
     /// The scrub that is wanted is of what was born since the last one.
     pub(super) since_last: bool,
@@ -74,11 +85,11 @@ impl ScanRequests {
 impl Scans {
     pub(super) fn new(rt: &Rt) -> Self {
         let interrupted = AtomicBool::new(false);
-        let (state, moved) = (Mutex::default(), Mutex::default());
+        let (state, moved, targets) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (has_place, tasks) = (AtomicBool::new(false), AtomicU64::new(0));
         let (rebuilds, paused) = (Mutex::default(), Mutex::default());
         let changed = rt.condvar();
-        Self { state, changed, interrupted, moved, has_place, tasks, rebuilds, paused }
+        Self { state, changed, interrupted, moved, has_place, tasks, targets, rebuilds, paused }
     }
 
     /// A leaf leaves or comes back. Called in the task that changes the tree.

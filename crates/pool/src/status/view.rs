@@ -7,7 +7,7 @@ use crate::space::{PoolSpace, class_of};
 use device::{Displacement, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
 use zio::SpaceClass;
 
@@ -98,7 +98,7 @@ pub enum Remark {
     NonAllocating,
     /// A resilver brings it what it lacks.
     Resilvering,
-    /// It lacks something, and no resilver runs.
+    /// It lacks something, and no resilver runs, or only one that others are brought first.
     AwaitingResilver,
     /// A spare that is in use in this pool.
     InUse,
@@ -334,7 +334,10 @@ impl Pool {
         if self.suspended().is_some() {
             return;
         }
-        let remark = match self.is_resilvering() {
+        let is_resilvering = self.is_resilvering();
+        let waiting = self.config().vdev_tree.walk().filter(|v| v.resilver_deferred);
+        let waiting: BTreeSet<u64> = waiting.map(|v| v.guid).collect();
+        let remark = |guid: u64| match is_resilvering && !waiting.contains(&guid) {
             true => Remark::Resilvering,
             false => Remark::AwaitingResilver,
         };
@@ -380,10 +383,14 @@ impl Pool {
 }
 
 // Depth is bounded: the configuration's decoder limits it.
-fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, remark: &Remark) {
+fn mark_lacking(
+    vdev: &mut VdevView,
+    nodes: &HashMap<u64, NodeRef<'_>>,
+    remark: &dyn Fn(u64) -> Remark,
+) {
     let lacks = nodes.get(&vdev.guid).is_some_and(|n| has_missed_txgs(*n));
     if lacks && vdev.children.is_empty() && vdev.remark.is_none() {
-        vdev.remark = Some(remark.clone());
+        vdev.remark = Some(remark(vdev.guid));
     }
     vdev.children.iter_mut().for_each(|child| mark_lacking(child, nodes, remark));
 }

@@ -13,6 +13,9 @@
 //!              +---- another leaf came back ------+
 //! ```
 //!
+//! It begins anew for another leaf only where the feature `resilver_defer` is not enabled;
+//! otherwise that leaf waits (`deferred.rs`).
+//!
 //! **What is walked over is what is durable.** A piece of the walk holds the gate, so no txg is
 //! committed meanwhile; and what is freed is given to others two txgs later at the earliest. So a
 //! block that the last uberblock reaches stays where it is as long as the piece lasts, and what is
@@ -39,6 +42,7 @@
 //! that was not ended goes on when the pool is opened the next time, unless it was paused, and a
 //! resilver when it is still for the same leaves.
 
+mod deferred;
 mod kept;
 mod rebuild;
 mod rest;
@@ -139,7 +143,9 @@ impl Shared {
                 let mut state = self.scans.state.lock();
                 // One that is to be paused before it began begins, and is paused.
                 self.scans.interrupted.store(state.closing || state.pause, Ordering::Release);
-                let resilver = std::mem::take(&mut state.resilver);
+                *self.scans.targets.lock() = None;
+                let behind = std::mem::take(&mut state.behind);
+                let resilver = std::mem::take(&mut state.resilver) || behind;
                 let function = match (state.closing, resilver, state.scrub) {
                     (false, true, _) => Function::Resilver,
                     (false, false, true) => Function::Scrub,
@@ -169,13 +175,13 @@ impl Shared {
                 Ok(_) => {}
                 Err(e) => {
                     state.failure = Some(e.to_string());
-                    (state.resilver, state.scrub) = (false, false);
+                    (state.resilver, state.behind, state.scrub) = (false, false, false);
                 }
             }
             if let Err(e) = detached {
                 state.failure = Some(e.to_string());
             }
-            let is_over = is_done && !state.resilver && !state.closing;
+            let is_over = is_done && !state.resilver && !state.behind && !state.closing;
             if is_left && is_over && function == Function::Resilver {
                 state.failure.get_or_insert_with(|| NOT_REPLACED.into());
             }
@@ -250,10 +256,9 @@ impl Shared {
     fn scan(&self, function: Function) -> Result<End> {
         // In this order: a leaf that moves from now on is passed over at the end.
         self.scans.moved.lock().clear();
-        let stale = self.stale_leaves();
         let (rest, targets) = match function {
             Function::Scrub => (self.rest_of_scrub()?, BTreeMap::new()),
-            _ => (self.rest_of_resilver(&stale)?, stale),
+            _ => self.targets()?,
         };
         let is_resumed = rest.is_some();
         let since = match function {
@@ -380,10 +385,14 @@ impl Shared {
     fn begin(&self, state: ScanState, targets: &BTreeMap<u64, Txgs>) -> Result<()> {
         let looks_at_all = state.function() == Function::Scrub && state.min_txg == 0;
         let leaves: Vec<u64> = targets.keys().copied().collect();
+        let targets = Some(targets.clone()).filter(|_| state.function() == Function::Resilver);
         self.run_keeping_datasets(move |cx| {
             cx.put_scan(&state, &kept::Queue::new())?;
+            cx.clear_deferred()?;
             cx.mark_targets(&leaves, state.max_txg)?;
-            cx.log_scan(&state, "scan setup")
+            cx.log_scan(&state, "scan setup")?;
+            *cx.shared.scans.targets.lock() = targets;
+            Ok(())
         })?;
         if looks_at_all {
             self.block_faults.begin_scrub();
@@ -493,6 +502,7 @@ impl TaskCx<'_> {
         state.end_time = self.dsl().now.secs;
         self.put_scan(&state, &kept::Queue::new())?;
         self.mark_targets(&[], 0)?;
+        self.clear_deferred()?;
         self.log_scan(&state, "scan done")
     }
 
@@ -531,7 +541,14 @@ impl TaskCx<'_> {
     ) -> Result<()> {
         self.put_scan(state, &kept::Queue::new())?;
         self.mark_targets(&[], 0)?;
+        // From here on nothing is left to this one.
+        *self.shared.scans.targets.lock() = None;
+        let were_waiting = self.clear_deferred()?;
         self.log_scan(state, "scan done")?;
+        if were_waiting {
+            let text = format!("errors={}", state.errors);
+            self.log_event_of_pool("starting deferred resilver", &text)?;
+        }
         self.log_found(state, outcome, old)?;
         if state.state() != State::Finished {
             return Ok(());
@@ -562,14 +579,28 @@ impl TaskCx<'_> {
 
 impl LivePool {
     /// Brings leaves that are written to what they missed, in the background; nothing when none
-    /// missed anything. One that runs begins anew.
+    /// missed anything. One that runs goes on, and another follows; without the feature
+    /// `resilver_defer` it begins anew.
     pub fn resilver(&self) -> Result<()> {
+        let shared = &self.shared;
+        if shared.stale_leaves().is_empty() || shared.gather_resilver() {
+            return Ok(());
+        }
+        if shared.defer_resilver()? {
+            return Ok(());
+        }
+        self.begin_resilver(false)
+    }
+
+    /// Begins one for all leaves that are written to and missed anything.
+    fn begin_resilver(&self, anew: bool) -> Result<()> {
         if self.shared.stale_leaves().is_empty() {
             return Ok(());
         }
         let is_rebuilding = self.shared.is_rebuilding();
         self.shared.want(|state| {
             state.resilver = true;
+            state.anew |= anew;
             // It goes first, and may bring all.
             state.rebuild |= is_rebuilding && state.activity == Activity::None;
         })

@@ -48,7 +48,27 @@ impl TaskCx<'_> {
     }
 }
 
+/// What a resilver is for, and what is left of it if it goes on.
+pub(super) type Targets = (Option<(ScanState, ScanRemainder)>, BTreeMap<u64, Txgs>);
+
 impl Shared {
+    /// The leaves of the next resilver, and what they lack. One that goes on where it was left is
+    /// for those that do not wait for its end; one that begins is for all.
+    pub(super) fn targets(&self) -> Result<Targets> {
+        let is_anew = std::mem::take(&mut self.scans.state.lock().anew);
+        let stale = self.stale_leaves();
+        let waiting = self.deferred_leaves();
+        let mut due = stale.clone();
+        due.retain(|guid, _| !waiting.contains(guid));
+        let rest = if is_anew { None } else { self.rest_of_resilver(&due)? };
+        if rest.is_none() {
+            return Ok((None, stale));
+        }
+        self.wait_for_rest(&waiting);
+        *self.scans.targets.lock() = Some(due.clone());
+        Ok((rest, due))
+    }
+
     /// The resilver that was under way when the pool was closed and what is left of it, when it is
     /// for all leaves that are `stale` now and brings all that they lack.
     pub(super) fn rest_of_resilver(

@@ -93,7 +93,13 @@ impl Verb for Resilver {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::in_turn(session, &self.live.search, &self.pools, |name| {
             let change = |pool: &LivePool| {
-                pool.resilver()?;
+                // A command that opened the pool itself has begun one, or gone on with it.
+                let is_begun = session.client().is_none() && pool.is_resilvering();
+                if !is_begun || pool.is_resilver_deferred() {
+                    let begun = pool.restart_resilver().map_err(Failure::from);
+                    let about = format!("cannot restart resilver {}", pool.name());
+                    begun.map_err(|e| e.about(&about))?;
+                }
                 finish_unless_served(session, pool)
             };
             self.live.change(session, name, change).map(drop)
