@@ -49,6 +49,7 @@
 //! | [`permissions`] | what users other than the owner may do |
 //! | [`replay`] | a dataset with its intent log replayed, to look at |
 //! | [`files`] | what files are made of |
+//! | [`places`] | places in a pool as people give them: `POOL/DATASET[@SNAPSHOT]:PATH` |
 //! | [`objects`] | what files are kept in: a transactional store of objects |
 //! | [`ingest`] | copying files into a file system |
 //! | [`extract`], [`rescue`] | copying files out of a pool; copying out all that can be read |
@@ -123,6 +124,7 @@ mod enabling;
 mod error;
 pub mod extract;
 mod faults;
+mod file_facts;
 mod import;
 mod import_list;
 pub mod ingest;
@@ -134,6 +136,8 @@ mod members;
 mod new_pool;
 mod open_pool;
 mod orphans;
+pub mod places;
+mod pool_facts;
 mod projects;
 pub mod properties;
 pub mod receive;
@@ -423,6 +427,7 @@ pub mod permissions {
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
     pub use crate::directories::make_directories;
+    pub use crate::file_facts::{FileFacts, FileSummary, PosixLists};
     pub use crate::orphans::orphans;
     pub use crate::projects::{ProjectChange, ProjectDepth, ProjectOf, ProjectTask, each_project};
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
@@ -508,6 +513,7 @@ pub mod pools {
     pub use crate::members::{
         DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault, WorkChange,
     };
+    pub use crate::pool_facts::{PoolFacts, ShortDevice, read_only_devices};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};

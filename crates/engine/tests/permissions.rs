@@ -110,8 +110,8 @@ const NEEDS: &[(Step, &[&str])] = &[
     (("inherit", |p| properties::Inherit::new("atime")?.run(p, &["tank/c"])), &["tank/c atime"]),
     (
         ("set a quota of an owner", |p| {
-            let what = (engine::files::SpaceKind::User, engine::files::QuotaKind::Objects);
-            properties::set_quota(p, "tank/c", what, 7, 100)
+            let (kind, what) = (engine::files::SpaceKind::User, engine::files::QuotaKind::Objects);
+            properties::OwnerQuota { kind, what, owner: 7, value: 100 }.set(p, "tank/c")
         }),
         &["tank/c userobjquota"],
     ),

@@ -1,6 +1,6 @@
 //! JSON in the shape of OpenZFS 2.3: `output_version`, then pools or datasets by name.
 
-use engine::Pool;
+use engine::pools::PoolFacts;
 use serde_json::{Map, Value, json};
 
 /// An output of `command` (as `zpool list`) whose content has the key `key`.
@@ -50,15 +50,15 @@ pub fn one_line(text: &str) -> String {
 
 /// The common members of every pool.
 #[must_use]
-pub fn pool(pool: &Pool, as_int: bool) -> Map<String, Value> {
+pub fn pool(pool: &PoolFacts, as_int: bool) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-    put("name", json!(pool.name()));
+    put("name", json!(pool.name));
     put("type", json!("POOL"));
-    put("state", json!(pool.health()));
-    put("pool_guid", number(pool.guid(), as_int));
-    put("txg", number(pool.uberblock().txg, as_int));
-    put("spa_version", number(pool.config().version, as_int));
+    put("state", json!(pool.health));
+    put("pool_guid", number(pool.guid, as_int));
+    put("txg", number(pool.txg, as_int));
+    put("spa_version", number(pool.version, as_int));
     put("zpl_version", number(engine::files::VERSION_MAX, as_int));
     map
 }

@@ -21,7 +21,7 @@
 //! | [`members`] | why a device that was named is not taken |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`naming`] | names of vdevs in tables |
-//! | [`places`] | places in a pool: `POOL/DATASET[@SNAPSHOT]:PATH` |
+//! | [`places`] | names and paths of files in messages |
 //! | [`pool_properties`] | properties of pools and vdevs, one in a line |
 //! | [`pool_settings`] | why a property of a pool is not set, and what to do |
 //! | [`pools`] | pools and vdevs in rows and columns |
@@ -46,7 +46,7 @@
 //! | [`waiting`] | what is left of what goes on in a pool |
 //!
 //! **Invariant:** pure functions from the engine's figures to text; nothing is read, timed or
-//! printed here.
+//! printed here, and no function is given what reads a pool.
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -4,7 +4,6 @@ use crate::disks::without_partition;
 use engine::config::{VdevConfig, VdevKind};
 use engine::pools::{VdevTreeView, VdevView};
 use engine::stats::Snapshot;
-use engine::{Candidate, Pool};
 
 /// Which names are shown.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +18,8 @@ pub struct Names {
 
 impl Names {
     /// Gives every vdev of the view the requested name.
-    pub fn apply(self, pool: &Pool, view: &mut VdevTreeView) {
-        let aux = |guid| pool.spares().iter().chain(pool.l2cache()).find(move |c| c.guid == guid);
-        let find = |guid| pool.config().vdev_tree.find(guid).or_else(|| aux(guid));
-        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
-    }
-
-    /// The same for the vdevs of a pool that cannot be opened.
-    pub fn apply_to_closed(self, candidate: &Candidate, view: &mut VdevTreeView) {
-        let find = |guid| candidate.tree.find(guid);
-        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
+    pub fn apply(self, view: &mut VdevTreeView) {
+        view.sections.iter_mut().for_each(|section| self.rename_views(section));
     }
 
     /// The same for the vdevs of a snapshot.
@@ -51,23 +42,14 @@ impl Names {
     }
 
     // Depth is bounded: the configuration's decoder limits it.
-    fn rename_views<'c>(
-        self,
-        find: &impl Fn(u64) -> Option<&'c VdevConfig>,
-        vdevs: &mut [VdevView],
-    ) {
+    fn rename_views(self, vdevs: &mut [VdevView]) {
         for v in vdevs {
-            v.name = self.name(find(v.guid), v);
-            self.rename_views(find, &mut v.children);
+            v.name = match self.guid {
+                true => v.guid.to_string(),
+                false => self.of_path(&v.name, v.kind == VdevKind::Disk, v.whole_disk),
+            };
+            self.rename_views(&mut v.children);
         }
-    }
-
-    fn name(self, config: Option<&VdevConfig>, v: &VdevView) -> String {
-        if self.guid {
-            return v.guid.to_string();
-        }
-        let whole = config.and_then(|c| c.whole_disk) == Some(true);
-        self.of_path(&v.name, v.kind == VdevKind::Disk, whole)
     }
 
     /// `name` is a path, or already the name of an inner vdev.

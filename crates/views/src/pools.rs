@@ -2,11 +2,10 @@
 
 use crate::json;
 use crate::status::View;
-use engine::Pool;
 use engine::features::FEATURES;
 use engine::inventory::Reports;
 use engine::live::SpaceClass;
-use engine::pools::{PoolProperty, PoolPropertySource, Section, VdevView};
+use engine::pools::{PoolProperty, PoolPropertySource, Section, Status, VdevTreeView, VdevView};
 use engine::props::{self, ListAlignment, POOL};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -55,16 +54,13 @@ pub const COLUMNS: [&str; 11] = [
 
 /// The table of `zpool list -vP` of one pool.
 #[must_use]
-pub fn vdev_list(pool: &Pool) -> String {
-    let space = pool.space();
+pub fn vdev_list(pool: &str, properties: &[PoolProperty], view: &VdevTreeView) -> String {
     let columns: Vec<Column> = COLUMNS.iter().filter_map(|name| Column::of(name)).collect();
-    let properties = pool.properties(&space);
     let cell = |c: &Column| match c.name.as_str() {
-        "name" => pool.name().to_owned(),
+        "name" => pool.to_owned(),
         name => properties.iter().find(|p| p.name == name).map_or_else(dash, pretty),
     };
     let mut rows = vec![Row { indent: 0, cells: columns.iter().map(cell).collect() }];
-    let view = pool.vdev_view(&space);
     for section in Section::ALL {
         section_rows(&mut rows, &columns, section, view.section(section), false);
     }
@@ -73,9 +69,11 @@ pub fn vdev_list(pool: &Pool) -> String {
 
 /// The reports that a manifest of a pool quotes.
 #[must_use]
-pub fn reports(pool: &Pool) -> Reports {
-    let status = View::default().report(&pool.status(&pool.space()));
-    Reports { status, vdev_list: vdev_list(pool) }
+pub fn reports(status: &Status, properties: &[PoolProperty], view: &VdevTreeView) -> Reports {
+    Reports {
+        status: View::default().report(status),
+        vdev_list: vdev_list(&status.pool, properties, view),
+    }
 }
 
 /// A line of the table; of a vdev or the heading of a section some cells are missing at the end.

@@ -1,6 +1,5 @@
 //! Records of txgs as lines of JSON, one for each, which files of them consist of.
 
-use engine::LivePool;
 use engine::live::TxgRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,19 +27,19 @@ impl Line {
     }
 }
 
-/// Lines for what the last txgs of a pool did.
+/// Lines for what txgs of a pool did. It is `now` by the clock of the records, and `wall` in the
+/// world.
 #[must_use]
-pub fn lines(pool: &LivePool) -> Vec<Line> {
-    let (now, wall) = (pool.rt().now(), pool.rt().wall());
+pub fn lines(pool: &str, txgs: Vec<TxgRecord>, now: Duration, wall: Duration) -> Vec<Line> {
     let line = |record: TxgRecord| {
         let born = wall.saturating_sub(now.saturating_sub(record.opened));
         Line {
-            pool: pool.name().to_owned(),
+            pool: pool.to_owned(),
             birth_wall_ns: u64::try_from(born.as_nanos()).unwrap_or(u64::MAX),
             record,
         }
     };
-    pool.txgs().into_iter().map(line).collect()
+    txgs.into_iter().map(line).collect()
 }
 
 /// The text of lines.

@@ -1,9 +1,7 @@
 //! Features that pools have and lack, as `zpool upgrade` shows them.
 
-use engine::Pool;
 use engine::features::{self, Feature};
 use engine::live::is_writable;
-use engine::properties::compatibility::FeatureSet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -62,9 +60,9 @@ pub struct MissingFeatures {
 impl MissingFeatures {
     /// The features that this pool lacks.
     #[must_use]
-    pub fn of(pool: &Pool, set: &FeatureSet) -> Self {
-        let features = features::missing(pool, set).iter().map(|f| f.name().to_owned()).collect();
-        Self { pool: pool.name().to_owned(), features }
+    pub fn new(pool: &str, features: &[&Feature]) -> Self {
+        let features = features.iter().map(|f| f.name().to_owned()).collect();
+        Self { pool: pool.to_owned(), features }
     }
 }
 

@@ -9,16 +9,22 @@
 #[path = "reports/values.rs"]
 mod values;
 
+use engine::inventory::Reports;
 use engine::{OpenOptions, Pool};
 use poolkit::open;
 use std::path::Path;
 use testkit::CorpusPool;
 use views::history::{HistoryFormat, history_text};
-use views::pools::reports;
 use views::status::View;
 
 /// Bytes that the import for the manifest may have allocated or freed.
 const HOUSEKEEPING: u64 = 512 << 10;
+
+fn reports(pool: &Pool) -> Reports {
+    let space = pool.space();
+    let (status, view) = (pool.status(&space), pool.vdev_view(&space));
+    views::pools::reports(&status, &pool.properties(&space), &view)
+}
 
 fn open_in(name: &str, dir: &Path) -> Pool {
     let mut options = OpenOptions::default();

@@ -10,6 +10,7 @@
 //! Under OpenZFS's own names some verbs end as they do there ([`exit_codes`]).
 
 use engine::live::TunableError;
+use engine::places::PlaceNotFound;
 use engine::{Candidate, Error, ErrorKind, Hint};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -210,13 +211,12 @@ impl From<engine::errors::ZplError> for Failure {
     }
 }
 
-impl From<views::places::NotFound> for Failure {
-    fn from(e: views::places::NotFound) -> Self {
-        use views::places::NotFound;
+impl From<PlaceNotFound> for Failure {
+    fn from(e: PlaceNotFound) -> Self {
         let failure = match e {
-            NotFound::Failed(e) => return e.into(),
-            NotFound::NoDataset { error: Some(e), .. } => e.into(),
-            NotFound::NoDataset { shown, error: None } => {
+            PlaceNotFound::Failed(e) => return e.into(),
+            PlaceNotFound::NoDataset { error: Some(e), .. } => e.into(),
+            PlaceNotFound::NoDataset { shown, error: None } => {
                 Self::usage(format!("{shown}: no dataset's name"))
             }
         };

@@ -16,6 +16,7 @@ mod lineage;
 mod names;
 mod permissions;
 mod reserve;
+mod select;
 mod snapshots;
 mod upgrade;
 
@@ -27,5 +28,6 @@ pub use names::{heads, pool_of, split};
 pub(crate) use names::{heads_of, snapshot_by_guid};
 pub use permissions::{Holder, Permissions, permissions};
 pub(crate) use reserve::{reserved, whole_volume};
+pub use select::{DatasetTypes, Missed, Select, SelectFilter, Selected, Selection};
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};
 pub use upgrade::{Upgraded, upgrade};

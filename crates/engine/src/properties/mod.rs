@@ -6,7 +6,7 @@ pub mod pool;
 mod set;
 pub mod vdev;
 
-pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner, set_quota};
+pub use owners::{OwnerFigure, OwnerQuota, is_default_quota, owner_property, parse_owner};
 pub(crate) use set::check_keylocation;
 pub use set::{DatasetSetting, Inherit, set};
 

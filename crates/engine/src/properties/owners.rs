@@ -88,27 +88,37 @@ pub fn owner_property(
     })
 }
 
-/// Sets a quota of an owner of files; 0: none. Durable when this returns.
-///
-/// # Errors
-/// It is not a file system.
-pub fn set_quota(
-    pool: &LivePool,
-    dataset: &str,
-    (kind, what): (SpaceKind, QuotaKind),
-    owner: u64,
-    value: u64,
-) -> Result<()> {
-    let figure = match what {
-        QuotaKind::Space => OwnerFigure::Quota,
-        QuotaKind::Objects => OwnerFigure::ObjectQuota,
-    };
-    let word = |found: Option<&'static str>| found.unwrap_or_default();
-    let kind_name = word(KINDS.iter().find(|(_, k)| *k == kind).map(|(word, _)| *word));
-    let figure_name = word(FIGURES.iter().find(|(_, f)| *f == figure).map(|(word, _)| *word));
-    let property = format!("{kind_name}{figure_name}@{owner}");
-    pool.filesystem_to_set(dataset, &property)?.set_quota(kind, what, owner, value)?;
-    Ok(pool.sync()?)
+/// A quota of an owner of files.
+#[derive(Clone, Debug)]
+pub struct OwnerQuota {
+    /// The kind of owner.
+    pub kind: SpaceKind,
+    /// Bytes or objects.
+    pub what: QuotaKind,
+    /// The number of the owner.
+    pub owner: u64,
+    /// 0: none.
+    pub value: u64,
+}
+
+impl OwnerQuota {
+    /// Sets it for a file system. Durable when this returns.
+    ///
+    /// # Errors
+    /// It is not a file system.
+    pub fn set(&self, pool: &LivePool, dataset: &str) -> Result<()> {
+        let Self { kind, what, owner, value } = *self;
+        let figure = match what {
+            QuotaKind::Space => OwnerFigure::Quota,
+            QuotaKind::Objects => OwnerFigure::ObjectQuota,
+        };
+        let word = |found: Option<&'static str>| found.unwrap_or_default();
+        let kind_name = word(KINDS.iter().find(|(_, k)| *k == kind).map(|(word, _)| *word));
+        let figure_name = word(FIGURES.iter().find(|(_, f)| *f == figure).map(|(word, _)| *word));
+        let property = format!("{kind_name}{figure_name}@{owner}");
+        pool.filesystem_to_set(dataset, &property)?.set_quota(kind, what, owner, value)?;
+        Ok(pool.sync()?)
+    }
 }
 
 #[cfg(test)]

@@ -132,6 +132,8 @@ pub struct VdevView {
     pub guid: u64,
     /// Its kind.
     pub kind: VdevKind,
+    /// A disk that was given whole: its name is shown without the partition that was made.
+    pub whole_disk: bool,
     /// Its state.
     pub state: ViewState,
     /// A remark in addition to its state.
@@ -429,6 +431,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         name: printed_name(config, is_absent(config, state, reason)),
         guid: config.guid,
         kind: config.kind.clone(),
+        whole_disk: config.whole_disk == Some(true),
         state: ViewState::Vdev(if removed { VdevState::Online } else { state }),
         remark,
         refused: None,

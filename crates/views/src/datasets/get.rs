@@ -1,7 +1,8 @@
 //! Properties of datasets, a line each.
 
-use super::{Selected, Style, dataset, property_json, text};
+use super::{Style, dataset, property_json, text};
 use crate::{HostInfo, json};
+use engine::datasets::Selected;
 use engine::{Property, Source, props};
 use serde_json::{Map, Value};
 use term::Table;

@@ -1,7 +1,8 @@
 //! Datasets, a line each, and the order in which they are listed.
 
-use super::{Selected, text};
+use super::text;
 use crate::HostInfo;
+use engine::datasets::Selected;
 use engine::props;
 use engine::props::ListAlignment;
 use std::cmp::Ordering;

@@ -1,150 +1,48 @@
-//! Datasets with their properties: which ones are meant ([`select`]), values as text and as JSON,
-//! tables of datasets ([`list`]) and of properties ([`get`]), and what owners of files use
-//! ([`owners`]), and what users may do ([`permissions`]).
+//! Datasets with their properties: values as text and as JSON, tables of datasets ([`list`]) and of
+//! properties ([`get`]), what owners of files use ([`owners`]), and what users may do
+//! ([`permissions`]).
 
 pub mod get;
 pub mod list;
 pub mod owners;
 pub mod permissions;
 mod pretty;
-pub mod select;
 pub mod versions;
 
 use crate::{HostInfo, json};
+use engine::datasets::{DatasetTypes, Selected};
 use engine::properties::parse_owner;
 use engine::{Property, Source, props};
 use pretty::pretty;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Types of datasets; a set of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Types(u8);
-
-impl Types {
-    /// File systems.
-    pub const FILESYSTEM: Self = Self(props::applies::FILESYSTEM);
-    /// Snapshots.
-    pub const SNAPSHOT: Self = Self(props::applies::SNAPSHOT);
-    /// Volumes.
-    pub const VOLUME: Self = Self(props::applies::VOLUME);
-    /// Bookmarks.
-    pub const BOOKMARK: Self = Self(props::applies::BOOKMARK);
-    /// The default of `zfs list`.
-    pub const HEADS: Self = Self(Self::FILESYSTEM.0 | Self::VOLUME.0);
-    /// All there are.
-    pub const ALL: Self = Self(Self::HEADS.0 | Self::SNAPSHOT.0 | Self::BOOKMARK.0);
-
-    /// One of `other` is among these.
-    #[must_use]
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+/// The types in the words of `-t`, with a comma between.
+///
+/// # Errors
+/// The word that is not a type.
+pub fn parse_types(text: &str) -> Result<DatasetTypes, String> {
+    let mut out = DatasetTypes::NONE;
+    for word in text.split(',') {
+        out = out.and(match word {
+            "filesystem" | "fs" => DatasetTypes::FILESYSTEM,
+            "volume" | "vol" => DatasetTypes::VOLUME,
+            "snapshot" | "snap" => DatasetTypes::SNAPSHOT,
+            "bookmark" => DatasetTypes::BOOKMARK,
+            "all" => DatasetTypes::ALL,
+            other => return Err(format!("invalid type '{other}'")),
+        });
     }
-
-    /// The words of `-t`, with a comma between.
-    ///
-    /// # Errors
-    /// The word that is not a type.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut out = 0;
-        for word in text.split(',') {
-            out |= match word {
-                "filesystem" | "fs" => Self::FILESYSTEM.0,
-                "volume" | "vol" => Self::VOLUME.0,
-                "snapshot" | "snap" => Self::SNAPSHOT.0,
-                "bookmark" => Self::BOOKMARK.0,
-                "all" => Self::ALL.0,
-                other => return Err(format!("invalid type '{other}'")),
-            };
-        }
-        Ok(Self(out))
-    }
+    Ok(out)
 }
 
-/// A selected dataset.
-#[derive(Serialize, Deserialize)]
-pub struct Selected {
-    /// Its name.
-    pub name: String,
-    /// The name of its pool.
-    pub pool: String,
-    /// Its type.
-    pub kind: Types,
-    /// The txg in which it was made.
-    pub create_txg: u64,
-    /// Its properties, also those that were requested by name.
-    #[serde(with = "properties")]
-    pub properties: Vec<Property>,
-}
-
-/// Properties between a server and the command that shows them.
-mod properties {
-    use super::{Deserialize, Property, Serialize, Source, props};
-    use serde::{Deserializer, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(remote = "Source")]
-    enum SourceForm {
-        None,
-        Default,
-        Local,
-        Inherited(String),
-        Received,
-        Temporary,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    struct Form {
-        name: String,
-        value: String,
-        #[serde(with = "SourceForm")]
-        source: Source,
-        received: Option<String>,
-        /// The name in the table of OpenZFS's properties, of one that is there.
-        native: Option<String>,
-    }
-
-    pub(super) fn serialize<S: Serializer>(all: &[Property], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(all.iter().map(|p| Form {
-            name: p.name.clone(),
-            value: p.value.clone(),
-            source: p.source.clone(),
-            received: p.received.clone(),
-            native: p.native.map(|native| native.name.to_owned()),
-        }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<Property>, D::Error> {
-        let property = |form: Form| Property {
-            name: form.name,
-            value: form.value,
-            source: form.source,
-            received: form.received,
-            native: form.native.and_then(|name| props::find(&props::DATASET, &name)),
-        };
-        Ok(Vec::<Form>::deserialize(from)?.into_iter().map(property).collect())
-    }
-}
-
-impl Selected {
-    /// The word of the property `type`.
-    #[must_use]
-    pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            Types::FILESYSTEM => "FILESYSTEM",
-            Types::VOLUME => "VOLUME",
-            Types::SNAPSHOT => "SNAPSHOT",
-            _ => "BOOKMARK",
-        }
-    }
-
-    /// A property by name or heading; `None` when it has none of that name.
-    #[must_use]
-    pub fn property(&self, name: &str) -> Option<&Property> {
-        let wanted = props::find_dataset(name).map_or(name, |p| p.name);
-        self.properties.iter().find(|p| p.name == wanted)
+/// The word of the property `type`.
+#[must_use]
+pub fn kind_name(of: &Selected) -> &'static str {
+    match of.kind {
+        DatasetTypes::FILESYSTEM => "FILESYSTEM",
+        DatasetTypes::VOLUME => "VOLUME",
+        DatasetTypes::SNAPSHOT => "SNAPSHOT",
+        _ => "BOOKMARK",
     }
 }
 
@@ -153,8 +51,8 @@ pub fn sort_by_name(all: &mut [Selected]) {
     let key = |s: &Selected| {
         let head = s.name.split(['@', '#']).next().unwrap_or_default().to_owned();
         let rank = match s.kind {
-            Types::SNAPSHOT => 1,
-            Types::BOOKMARK => 2,
+            DatasetTypes::SNAPSHOT => 1,
+            DatasetTypes::BOOKMARK => 2,
             _ => 0,
         };
         // Snapshots were found in the order of their chain: it decides among those of one txg.
@@ -259,7 +157,7 @@ pub fn document(
 pub fn dataset(s: &Selected, properties: Map<String, Value>, style: &Style) -> Value {
     let mut map = Map::new();
     map.insert("name".to_owned(), json!(s.name));
-    map.insert("type".to_owned(), json!(s.kind_name()));
+    map.insert("type".to_owned(), json!(kind_name(s)));
     map.insert("pool".to_owned(), json!(s.pool));
     map.insert("createtxg".to_owned(), json::number(s.create_txg, style.json_int));
     if let Some((head, snapshot)) = s.name.split_once('@') {

@@ -3,22 +3,12 @@
 use super::permissions::Accounts;
 use crate::{HostInfo, json};
 use engine::files::{QuotaKind, SpaceKind, SpaceRow};
-use engine::properties::{OwnerFigure, parse_owner, set_quota};
-use engine::{DatasetKind, LivePool, StoredValue, parse_value};
+use engine::properties::{OwnerFigure, OwnerQuota, parse_owner};
+use engine::{DatasetKind, StoredValue, parse_value};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use term::Table;
 use term::human::{nicebytes, nicenum};
-
-/// A limit that is to be set for an owner.
-#[derive(Clone, Debug)]
-pub struct Limit {
-    kind: SpaceKind,
-    what: QuotaKind,
-    id: u64,
-    /// 0: none.
-    value: u64,
-}
 
 /// Why a limit cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,42 +21,37 @@ pub enum NoLimit {
     Value,
 }
 
-impl Limit {
-    /// Reads one; `None` when the property is another.
-    ///
-    /// # Errors
-    /// No such user, group or size.
-    pub fn read(
-        accounts: &dyn Accounts,
-        property: &str,
-        value: &str,
-    ) -> Result<Option<Self>, NoLimit> {
-        let Some((kind, what, owner)) = parse_owner(property) else { return Ok(None) };
-        let what = match what {
-            OwnerFigure::Quota => QuotaKind::Space,
-            OwnerFigure::ObjectQuota => QuotaKind::Objects,
-            OwnerFigure::Used | OwnerFigure::Objects => return Err(NoLimit::Readonly),
-        };
-        let known = || match kind {
-            SpaceKind::User => accounts.user_id(owner),
-            SpaceKind::Group => accounts.group_id(owner),
-            SpaceKind::Project => None,
-        };
-        let id = owner.parse::<u32>().ok().map(u64::from).or_else(known).ok_or(NoLimit::Owner)?;
-        // A reservation is a size, or none, too.
-        match parse_value("reservation", value, DatasetKind::Filesystem, false) {
-            Ok(StoredValue::Number(value)) => Ok(Some(Self { kind, what, id, value })),
-            _ => Err(NoLimit::Value),
-        }
+/// Reads a quota that is to be set for an owner; `None` when the property is another.
+///
+/// # Errors
+/// No such user, group or size.
+pub fn quota(
+    accounts: &dyn Accounts,
+    property: &str,
+    value: &str,
+) -> Result<Option<OwnerQuota>, NoLimit> {
+    let Some((kind, what, owner)) = parse_owner(property) else { return Ok(None) };
+    let what = match what {
+        OwnerFigure::Quota => QuotaKind::Space,
+        OwnerFigure::ObjectQuota => QuotaKind::Objects,
+        OwnerFigure::Used | OwnerFigure::Objects => return Err(NoLimit::Readonly),
+    };
+    let known = || match kind {
+        SpaceKind::User => accounts.user_id(owner),
+        SpaceKind::Group => accounts.group_id(owner),
+        SpaceKind::Project => None,
+    };
+    let owner = owner.parse::<u32>().ok().map(u64::from).or_else(known).ok_or(NoLimit::Owner)?;
+    // A reservation is a size, or none, too.
+    match parse_value("reservation", value, DatasetKind::Filesystem, false) {
+        Ok(StoredValue::Number(value)) => Ok(Some(OwnerQuota { kind, what, owner, value })),
+        _ => Err(NoLimit::Value),
     }
+}
 
-    /// Sets it for a file system.
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn set(&self, pool: &LivePool, dataset: &str) -> engine::Result<()> {
-        set_quota(pool, dataset, (self.kind, self.what), self.id, self.value)
-    }
+/// Whether an owner, by number, has a name on this machine.
+pub fn is_called(host: &dyn HostInfo, kind: SpaceKind, id: u64, name: &str) -> bool {
+    name_of(host, kind, id) == Some(name)
 }
 
 /// The value for people; `None` when `name` is another property.
@@ -120,7 +105,7 @@ pub fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
 }
 
 /// The name of an owner on this machine.
-pub(crate) fn name_of(host: &dyn HostInfo, kind: SpaceKind, id: u64) -> Option<&str> {
+fn name_of(host: &dyn HostInfo, kind: SpaceKind, id: u64) -> Option<&str> {
     match kind {
         SpaceKind::User => host.user_name(id),
         SpaceKind::Group => host.group_name(id),

@@ -1,7 +1,6 @@
 //! Versions of file systems, as `zfs upgrade` shows them.
 
-use super::Selected;
-use engine::datasets::Upgraded;
+use engine::datasets::{Selected, Upgraded};
 use std::fmt::Write as _;
 
 /// The version of new file systems, and the newest there is.

@@ -2,11 +2,10 @@
 
 use super::{mode_text, time_text};
 use crate::HostInfo;
-use engine::files::FileKind;
+use engine::files::{FileKind, FileSummary};
 use engine::hex::encode as hex;
 use engine::inventory::json::{Json, Members};
 use engine::inventory::{kind_name, nanoseconds};
-use engine::{Filesystem, Node};
 use term::escape;
 
 /// A name with its file, or why there is none.
@@ -16,7 +15,7 @@ pub struct Line {
     /// The object that it names.
     pub object: u64,
     /// The file.
-    pub node: engine::Result<Node>,
+    pub file: engine::Result<FileSummary>,
 }
 
 /// How wide the columns of the long form are at least, in characters.
@@ -24,8 +23,6 @@ pub type Widths = [usize; 6];
 
 /// The long form: type and mode, links, owner, group, size, time, name.
 pub struct LongListing<'a> {
-    /// The file system.
-    pub fs: &'a Filesystem,
     /// For names and times.
     pub host_info: &'a dyn HostInfo,
     /// Numbers of users and groups, and no names.
@@ -56,11 +53,9 @@ impl LongListing<'_> {
             out.push_str(&format!(
                 "{mode} {links:>w1$} {owner:<w2$} {group:<w3$} {size:>w4$} {time} {name}"
             ));
-            if let Ok(node) = &line.node
-                && node.kind() == FileKind::Symlink
-            {
-                let target = node.read_link().map(|t| escape::name(&t));
-                out.push_str(&format!(" -> {}", target.unwrap_or_else(|_| "?".to_owned())));
+            if let Ok(FileSummary { target: Some(target), .. }) = &line.file {
+                let target = target.as_ref().map_or_else(|_| "?".to_owned(), |t| escape::name(t));
+                out.push_str(&format!(" -> {target}"));
             }
             out.push('\n');
         }
@@ -68,25 +63,22 @@ impl LongListing<'_> {
     }
 
     fn cells(&self, line: &Line) -> [String; 6] {
-        let Ok(node) = &line.node else { return ["?"; 6].map(str::to_owned) };
-        let named = |id: u64, name: Option<&str>| match name {
+        let Ok(file) = &line.file else { return ["?"; 6].map(str::to_owned) };
+        let named = |id: &str, name: Option<&str>| match name {
             Some(name) if !self.is_numeric => name.to_owned(),
-            _ => self.fs.id_text(id),
+            _ => id.to_owned(),
         };
-        let size = match node.kind() {
-            FileKind::Block | FileKind::Char => {
-                let (major, minor) = node.device();
-                format!("{major}, {minor}")
-            }
-            _ => node.size.to_string(),
+        let size = match (file.kind, file.device) {
+            (FileKind::Block | FileKind::Char, (major, minor)) => format!("{major}, {minor}"),
+            _ => file.size.to_string(),
         };
         [
-            mode_text(node),
-            node.links.to_string(),
-            named(node.uid, self.host_info.user_name(node.uid)),
-            named(node.gid, self.host_info.group_name(node.gid)),
+            mode_text(file),
+            file.links.to_string(),
+            named(&file.owner, self.host_info.user_name(file.uid)),
+            named(&file.group, self.host_info.group_name(file.gid)),
             size,
-            time_text(self.host_info, node.mtime),
+            time_text(self.host_info, file.mtime),
         ]
     }
 }
@@ -118,7 +110,7 @@ pub fn columns(names: &[String], width: usize) -> String {
 
 /// A file as a JSON object.
 #[must_use]
-pub fn json(fs: &Filesystem, line: &Line) -> Json {
+pub fn json(line: &Line) -> Json {
     let mut m: Members = Vec::new();
     let mut put = |name: &str, value: Json| m.push((name.into(), value));
     match std::str::from_utf8(&line.name) {
@@ -126,24 +118,22 @@ pub fn json(fs: &Filesystem, line: &Line) -> Json {
         Err(_) => put("path_hex", hex(&line.name).into()),
     }
     put("ino", line.object.into());
-    let node = match &line.node {
-        Ok(node) => node,
+    let file = match &line.file {
+        Ok(file) => file,
         Err(e) => {
             put("error", e.to_string().into());
             return Json::Map(m);
         }
     };
-    put("type", kind_name(node.kind()).into());
-    put("mode", format!("{:04o}", node.permissions()).into());
-    put("nlink", node.links.into());
-    put("uid", fs.id_text(node.uid).into());
-    put("gid", fs.id_text(node.gid).into());
-    put("size", node.size.into());
-    put("mtime_ns", Json::Int(nanoseconds(node.mtime)));
-    if node.kind() == FileKind::Symlink
-        && let Ok(target) = node.read_link()
-    {
-        put("target", Json::Text(target));
+    put("type", kind_name(file.kind).into());
+    put("mode", format!("{:04o}", file.permissions).into());
+    put("nlink", file.links.into());
+    put("uid", file.owner.as_str().into());
+    put("gid", file.group.as_str().into());
+    put("size", file.size.into());
+    put("mtime_ns", Json::Int(nanoseconds(file.mtime)));
+    if let Some(Ok(target)) = &file.target {
+        put("target", Json::Text(target.clone()));
     }
     Json::Map(m)
 }

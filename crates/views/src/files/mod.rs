@@ -5,8 +5,7 @@ pub mod list;
 pub mod stat;
 
 use crate::HostInfo;
-use engine::Node;
-use engine::files::{FileKind, Time};
+use engine::files::{FileKind, FileSummary, Time};
 use term::human::Civil;
 
 /// `2026-11-21 20:18:34` in local time; before 1970 as if the zone had been then what it was in
@@ -19,8 +18,8 @@ pub fn time_text(host_info: &dyn HostInfo, t: Time) -> String {
 
 /// Type and permissions in ten letters.
 #[must_use]
-pub fn mode_text(node: &Node) -> String {
-    let kind = match node.kind() {
+pub fn mode_text(file: &FileSummary) -> String {
+    let kind = match file.kind {
         FileKind::File => '-',
         FileKind::Dir => 'd',
         FileKind::Symlink => 'l',
@@ -30,7 +29,7 @@ pub fn mode_text(node: &Node) -> String {
         FileKind::Char => 'c',
         FileKind::Unknown => '?',
     };
-    let m = node.permissions();
+    let m = file.permissions;
     let mut out = String::from(kind);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = m >> shift;

@@ -3,11 +3,10 @@
 use super::{mode_text, time_text};
 use crate::HostInfo;
 use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
-use engine::files::{FileKind, Segment, Stored, flags};
+use engine::files::{FileFacts, FileKind, Segment, Stored, flags};
 use engine::hex::encode as hex;
 use engine::inventory::json::{Json, Members};
 use engine::inventory::{kind_name, nanoseconds};
-use engine::{Filesystem, Node};
 use term::escape;
 
 /// Data ranges that are shown, at most; JSON shows all.
@@ -43,14 +42,12 @@ const FLAGS: [(u64, &str); 24] = [
     (flags::PROJID, "project"),
 ];
 
-/// A file with all that is known of it.
+/// Shows all that is known of a file.
 pub struct Facts<'a> {
     /// Its path, as it was given.
     pub name: Vec<u8>,
-    /// The file system.
-    pub fs: &'a Filesystem,
     /// The file.
-    pub node: &'a Node,
+    pub file: &'a FileFacts,
     /// Its file system has access lists of POSIX.
     pub has_posix_acls: bool,
     /// For names and times.
@@ -59,71 +56,61 @@ pub struct Facts<'a> {
 
 impl Facts<'_> {
     fn flag_names(&self) -> Vec<&'static str> {
-        FLAGS.iter().filter(|(bit, _)| self.node.flags & bit != 0).map(|(_, n)| *n).collect()
+        FLAGS.iter().filter(|(bit, _)| self.file.flags & bit != 0).map(|(_, n)| *n).collect()
     }
 
     fn posix_acl(&self) -> Option<String> {
-        let xattrs = self.node.linux_xattrs(self.has_posix_acls).ok()?;
-        let list = |n: &str| xattrs.get(n.as_bytes()).and_then(|v| acl::decode_posix(v).ok());
-        let (access, default) = (list(POSIX_ACCESS_XATTR), list(POSIX_DEFAULT_XATTR));
-        let some = access.is_some() || default.is_some();
-        some.then(|| acl::posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
+        self.file.posix.as_ref().map(|[access, default]| acl::posix_text(access, default))
     }
 
     /// A line for each fact.
     #[must_use]
     pub fn text(&self) -> String {
-        let n = self.node;
-        let stored = n.stored();
+        let (n, summary) = (self.file, &self.file.summary);
         let mut out = String::new();
         let mut line = |what: &str, value: String| out.push_str(&format!("{what:>10}: {value}\n"));
-        let target = match n.kind() {
-            FileKind::Symlink => match n.read_link() {
-                Ok(t) => format!(" -> {}", escape::name(&t)),
-                Err(e) => format!(" -> ? ({e})"),
-            },
-            _ => String::new(),
+        let target = match &summary.target {
+            Some(Ok(t)) => format!(" -> {}", escape::name(t)),
+            Some(Err(e)) => format!(" -> ? ({e})"),
+            None => String::new(),
         };
         line("File", format!("{}{target}", escape::name(&self.name)));
-        line("Type", kind_name(n.kind()).to_owned());
-        line("Object", format!("{}  generation {}  parent {}", n.number(), n.generation, n.parent));
-        line("Mode", format!("{:04o} {}  links {}", n.permissions(), mode_text(n), n.links));
-        let named = |id: u64, name: Option<&str>| match name {
-            Some(name) => format!("{} ({name})", self.fs.id_text(id)),
-            None => self.fs.id_text(id),
+        line("Type", kind_name(summary.kind).to_owned());
+        line("Object", format!("{}  generation {}  parent {}", n.object, n.generation, n.parent));
+        let (mode, links) = (summary.permissions, summary.links);
+        line("Mode", format!("{mode:04o} {}  links {links}", mode_text(summary)));
+        let named = |id: &str, name: Option<&str>| match name {
+            Some(name) => format!("{id} ({name})"),
+            None => id.to_owned(),
         };
-        line("Owner", named(n.uid, self.host_info.user_name(n.uid)));
-        line("Group", named(n.gid, self.host_info.group_name(n.gid)));
+        line("Owner", named(&summary.owner, self.host_info.user_name(summary.uid)));
+        line("Group", named(&summary.group, self.host_info.group_name(summary.gid)));
         if n.project != 0 {
             line("Project", n.project.to_string());
         }
-        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
-            let (major, minor) = n.device();
+        if matches!(summary.kind, FileKind::Block | FileKind::Char) {
+            let (major, minor) = summary.device;
             line("Device", format!("{major}:{minor}"));
         }
-        line("Size", format!("{} bytes, {} of 512 used", n.size, n.blocks()));
-        let times = [("Access", n.atime), ("Modify", n.mtime), ("Change", n.ctime)];
+        line("Size", format!("{} bytes, {} of 512 used", summary.size, n.blocks));
+        let times = [("Access", n.atime), ("Modify", summary.mtime), ("Change", n.ctime)];
         for (what, t) in times.into_iter().chain([("Birth", n.crtime)]) {
             line(what, format!("{}.{:09}", time_text(self.host_info, t), t.nanos));
         }
         line("Flags", format!("{:#x} {}", n.flags, self.flag_names().join(" ")));
-        let form = if n.is_old_form() { "znode" } else { "system attributes" };
+        let form = if n.is_old_form { "znode" } else { "system attributes" };
         line(
             "Stored as",
-            format!("{form}, bonus {} bytes, {} slots", stored.bonus_bytes, stored.slots),
+            format!("{form}, bonus {} bytes, {} slots", n.stored.bonus_bytes, n.stored.slots),
         );
-        line("Blocks", layout_text(&stored));
-        match n.segments() {
-            Ok(s) if matches!(n.kind(), FileKind::File) => line("Data", ranges_text(&s)),
-            Ok(_) => {}
-            Err(e) => line("Data", format!("? ({e})")),
+        line("Blocks", layout_text(&n.stored));
+        match &n.segments {
+            Some(Ok(s)) => line("Data", ranges_text(s)),
+            Some(Err(e)) => line("Data", format!("? ({e})")),
+            None => {}
         }
-        match n.acl() {
-            Ok(acl) => {
-                for ace in &acl.entries {
-                    line("NFSv4", self.fs.ace_text(ace).to_string());
-                }
-            }
+        match &n.acl {
+            Ok(acl) => acl.iter().for_each(|ace| line("NFSv4", ace.to_string())),
             Err(e) => line("NFSv4", format!("? ({e})")),
         }
         for l in self.posix_acl().iter().flat_map(|t| t.lines()) {
@@ -135,25 +122,25 @@ impl Facts<'_> {
 
     /// The extended attributes, a line each.
     fn xattr_texts(&self) -> Vec<String> {
-        let xattrs = match self.node.xattrs() {
+        let xattrs = match &self.file.xattrs {
             Ok(xattrs) => xattrs,
             Err(e) => return vec![format!("? ({e})")],
         };
         let lists = [POSIX_ACCESS_XATTR.as_bytes(), POSIX_DEFAULT_XATTR.as_bytes()];
         let is_list = |name: &[u8]| self.has_posix_acls && lists.contains(&name);
-        let text = |(name, value): (Vec<u8>, Vec<u8>)| {
-            let shown = value.get(..VALUE_SHOWN).unwrap_or(&value);
+        let text = |(name, value): (&Vec<u8>, &Vec<u8>)| {
+            let shown = value.get(..VALUE_SHOWN).unwrap_or(value);
             let more = if shown.len() < value.len() { "…" } else { "" };
-            let (name, shown) = (escape::name(&name), escape::name(shown));
+            let (name, shown) = (escape::name(name), escape::name(shown));
             format!("{name} ({} bytes) = {shown}{more}", value.len())
         };
-        xattrs.into_iter().filter(|(name, _)| !is_list(name)).map(text).collect()
+        xattrs.iter().filter(|(name, _)| !is_list(name)).map(text).collect()
     }
 
     /// All of it, as a JSON object.
     #[must_use]
     pub fn json(&self) -> Json {
-        let n = self.node;
+        let (n, summary) = (self.file, &self.file.summary);
         let mut m: Members = Vec::new();
         let mut errors: Vec<Json> = Vec::new();
         let mut put = |name: &str, value: Json| m.push((name.into(), value));
@@ -161,48 +148,47 @@ impl Facts<'_> {
             Ok(name) => put("path", name.into()),
             Err(_) => put("path_hex", hex(&self.name).into()),
         }
-        put("type", kind_name(n.kind()).into());
-        put("mode", format!("{:04o}", n.permissions()).into());
-        put("uid", self.fs.id_text(n.uid).into());
-        put("gid", self.fs.id_text(n.gid).into());
+        put("type", kind_name(summary.kind).into());
+        put("mode", format!("{:04o}", summary.permissions).into());
+        put("uid", summary.owner.as_str().into());
+        put("gid", summary.group.as_str().into());
         let numbers = [
-            ("size", n.size),
-            ("nlink", n.links),
-            ("ino", n.number()),
+            ("size", summary.size),
+            ("nlink", summary.links),
+            ("ino", n.object),
             ("generation", n.generation),
             ("parent", n.parent),
             ("projid", n.project),
             ("xattr_dir", n.xattr_dir),
         ];
         numbers.into_iter().for_each(|(name, v)| put(name, v.into()));
-        let times = [("atime", n.atime), ("mtime", n.mtime), ("ctime", n.ctime)];
+        let times = [("atime", n.atime), ("mtime", summary.mtime), ("ctime", n.ctime)];
         for (name, t) in times.into_iter().chain([("crtime", n.crtime)]) {
             put(&format!("{name}_ns"), Json::Int(nanoseconds(t)));
         }
-        put("blocks", n.blocks().into());
+        put("blocks", n.blocks.into());
         put("flags", Json::List(self.flag_names().into_iter().map(Json::from).collect()));
-        if n.kind() == FileKind::Symlink {
-            match n.read_link() {
-                Ok(t) => put("target", Json::Text(t)),
-                Err(e) => errors.push(e.to_string().into()),
-            }
+        match &summary.target {
+            Some(Ok(t)) => put("target", Json::Text(t.clone())),
+            Some(Err(e)) => errors.push(e.to_string().into()),
+            None => {}
         }
-        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
-            let (major, minor) = n.device();
+        if matches!(summary.kind, FileKind::Block | FileKind::Char) {
+            let (major, minor) = summary.device;
             put("rdev", Json::List(vec![major.into(), minor.into()]));
         }
-        put("layout", layout_json(&n.stored()));
-        match n.segments() {
-            Ok(_) if n.kind() != FileKind::File => {}
-            Ok(segments) => {
+        put("layout", layout_json(&n.stored));
+        match &n.segments {
+            None => {}
+            Some(Ok(segments)) => {
                 let pair = |s: &Segment| Json::List(vec![s.offset.into(), s.length.into()]);
                 put("data", Json::List(segments.iter().map(pair).collect()));
             }
-            Err(e) => errors.push(e.to_string().into()),
+            Some(Err(e)) => errors.push(e.to_string().into()),
         }
-        match n.acl() {
+        match &n.acl {
             Ok(acl) => {
-                let texts = acl.entries.iter().map(|a| self.fs.ace_text(a).to_string().into());
+                let texts = acl.iter().map(|ace| ace.to_string().into());
                 put("nfs4_acl", Json::List(texts.collect()));
             }
             Err(e) => errors.push(e.to_string().into()),
@@ -210,9 +196,10 @@ impl Facts<'_> {
         if let Some(acl) = self.posix_acl() {
             put("acl", acl.into());
         }
-        match n.xattrs() {
+        match &n.xattrs {
             Ok(x) => {
-                put("xattrs", Json::Map(x.into_iter().map(|(n, v)| (n, hex(&v).into())).collect()));
+                let pairs = x.iter().map(|(name, value)| (name.clone(), hex(value).into()));
+                put("xattrs", Json::Map(pairs.collect()));
             }
             Err(e) => errors.push(e.to_string().into()),
         }

@@ -11,12 +11,11 @@ pub use table::{refused, remark};
 
 use crate::json::{self, one_line};
 use crate::stores;
-use engine::Pool;
 use engine::devices::price::Prices;
 use engine::live::SpaceClass;
 use engine::pools::{
-    CandidateState, CheckpointNote, ExpansionNote, RebuildState, Removal, ScanProgress, ScanState,
-    Section, Status, VdevView,
+    CandidateState, CheckpointNote, ExpansionNote, PoolFacts, RebuildState, Removal, ScanProgress,
+    ScanState, Section, ShortDevice, Status, VdevView,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -70,7 +69,7 @@ pub struct StatusContext {
 impl View {
     /// The report of `zpool status`, and what zinc met while it looked.
     #[must_use]
-    pub fn text(&self, pool: &Pool, status: &Status, seen: &StatusContext) -> String {
+    pub fn text(&self, pool: &PoolFacts, status: &Status, seen: &StatusContext) -> String {
         let mut t = self.report(status);
         if seen.is_exported {
             let state = format!(" state: {}\n", status.health);
@@ -94,24 +93,25 @@ impl View {
         for refusal in status.vdevs.walk().filter_map(|v| v.refused.as_ref()) {
             let _ = writeln!(t, "\nnot used: {}", refused(refusal));
         }
-        for (name, has, min) in short_devices(pool) {
-            let _ =
-                writeln!(t, "\nshort: {} has {has} bytes, and its label needs {min}", line(&name));
+        for short in &pool.short {
+            let ShortDevice { name, size, size_min } = short;
+            let name = line(name);
+            let _ = writeln!(t, "\nshort: {name} has {size} bytes, and its label needs {size_min}");
         }
         for (name, why) in &seen.refused {
             let _ = writeln!(t, "\nread-only: {} cannot be written to: {why}", line(name));
         }
-        if !pool.salvage().is_empty() {
+        if !pool.salvage.is_empty() {
             t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
-            for s in pool.salvage() {
+            for s in &pool.salvage {
                 // Writing to a String cannot fail.
                 let _ = writeln!(t, "\t{}: {}", s.what, line(&s.cause));
             }
         }
-        let count = pool.faults().count();
-        if count > 0 {
+        if pool.faults > 0 {
+            let count = pool.faults;
             let _ = writeln!(t, "\nfaults: {count} blocks were read in spite of damage:\n");
-            let all = pool.faults().repaired();
+            let all = &pool.repaired;
             let shown = if self.is_verbose { all.len() } else { FAULTS_SHOWN };
             for r in all.iter().take(shown) {
                 let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
@@ -169,25 +169,24 @@ impl View {
 
     /// The same as JSON.
     #[must_use]
-    pub fn value(&self, pool: &Pool, status: &Status) -> Value {
+    pub fn value(&self, pool: &PoolFacts, status: &Status) -> Value {
         let int = self.as_int;
         let mut map = json::pool(pool, int);
         map.insert("label_state".to_owned(), json!(label_state(pool)));
         map = self.shape(status, map);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-        let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
+        let salvage = pool.salvage.iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
         put("salvage", salvage.collect());
         if let Some(why) = &status.suspended {
             put("suspended", json!(why));
         }
-        let short = short_devices(pool)
-            .into_iter()
-            .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
-        let short: Vec<Value> = short.collect();
+        let short =
+            |s: &ShortDevice| json!({ "device": s.name, "size": s.size, "size_min": s.size_min });
+        let short: Vec<Value> = pool.short.iter().map(short).collect();
         if !short.is_empty() {
             put("short", Value::Array(short));
         }
-        put("faults", json::number(pool.faults().count(), int));
+        put("faults", json::number(pool.faults, int));
         Value::Object(map)
     }
 
@@ -322,20 +321,13 @@ impl View {
 }
 
 /// The state of a pool in its labels.
-fn label_state(pool: &Pool) -> &'static str {
-    match pool.label_state() {
+fn label_state(pool: &PoolFacts) -> &'static str {
+    match pool.label_state {
         CandidateState::Exported => "EXPORTED",
         CandidateState::Destroyed => "DESTROYED",
         CandidateState::Active => "ACTIVE",
         CandidateState::Other => "UNKNOWN",
     }
-}
-
-/// Devices that have lost their end: name, bytes that are there, bytes that must be.
-fn short_devices(pool: &Pool) -> Vec<(String, u64, u64)> {
-    let tree = pool.vdevs();
-    let short = tree.leaves().filter_map(|l| Some((l, l.device()?.size(), l.size_missed()?)));
-    short.map(|(l, has, min)| (l.name().to_owned(), has, min)).collect()
 }
 
 /// The time to use for the local offset: the latest one the report shows.

@@ -42,6 +42,7 @@ fn vdev(name: &str, kind: VdevKind, children: Vec<VdevView>) -> VdevView {
         name: name.to_owned(),
         guid: 0,
         kind,
+        whole_disk: false,
         state: ViewState::Vdev(VdevState::Online),
         remark: None,
         refused: None,

@@ -9,9 +9,9 @@ use crate::ui;
 use engine::extract::{Lost, read_until_lost};
 use engine::files::FileKind;
 use engine::objects::Object;
+use engine::places::GivenPlace;
 use engine::{DatasetKind, Pool, Volume};
 use std::process::ExitCode;
-use views::places::Place;
 
 /// Bytes read at a time: enough blocks in flight for any device.
 const CHUNK: u64 = 4 << 20;
@@ -40,8 +40,8 @@ impl Verb for Args {
     /// Runs it. A file that cannot be read is written up to there and reported, and the next is
     /// tried; exit code 1 then.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
-        let first = places.first().map(Place::pool).unwrap_or_default();
+        let places: Vec<GivenPlace> = self.files.iter().map(|f| f.as_os_str().into()).collect();
+        let first = places.first().map(GivenPlace::pool).unwrap_or_default();
         let pool = self.pool.clone().anywhere().open(session, &first)?;
         let sets = Sets::new(session, &pool, &self.pool.open);
         let mut failed = false;
@@ -67,7 +67,7 @@ impl Args {
         session: &Session,
         pool: &Pool,
         sets: &Sets<'_>,
-        place: &Place,
+        place: &GivenPlace,
     ) -> Result<bool, Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
@@ -87,7 +87,7 @@ impl Args {
     fn bytes(
         &self,
         session: &Session,
-        place: &Place,
+        place: &GivenPlace,
         object: &Object,
         size: u64,
     ) -> Result<bool, Failure> {

@@ -8,11 +8,12 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use engine::Progress;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode, make_directories, remove_tree};
+use engine::places::{GivenPlace, divided};
 use engine::{ErrorKind, Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
-use views::places::{Place, divided, printable};
+use views::places::printable;
 
 /// Arguments of `zinc mkdir`.
 #[derive(clap::Args)]
@@ -89,7 +90,7 @@ struct FileLocation {
 
 impl FileLocation {
     fn find(pool: &LivePool, text: &OsStr) -> Result<Self, Failure> {
-        let place = Place::from(text);
+        let place = GivenPlace::from(text);
         let found = place.find(pool.view())?;
         if found.dataset.is_snapshot() {
             let what = format!("'{}': a snapshot cannot be changed", place.shown());
@@ -128,7 +129,7 @@ fn each(
     places: &[OsString],
     mut act: impl FnMut(&FileLocation) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    let mut pools = places.iter().map(|p| Place::from(p.as_os_str()).pool());
+    let mut pools = places.iter().map(|p| GivenPlace::from(p.as_os_str()).pool());
     let first = pools.next().unwrap_or_default();
     if pools.any(|p| p != first) {
         return Err(Failure::usage("all names must be of one pool"));
@@ -222,7 +223,7 @@ impl Verb for Mv {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-        let name = Place::from(self.from.as_os_str()).pool();
+        let name = GivenPlace::from(self.from.as_os_str()).pool();
         self.live.change_files(session, &name, |pool| {
             let from = FileLocation::find(pool, &self.from)?;
             let elsewhere = || {
@@ -230,7 +231,7 @@ impl Verb for Mv {
                     "`zinc cp` copies out of one to this machine, and from there into another",
                 )
             };
-            let other = Place::from(self.to.as_os_str()).pool();
+            let other = GivenPlace::from(self.to.as_os_str()).pool();
             if other != name && other != pool.name() && other.parse() != Ok(pool.guid()) {
                 return Err(elsewhere());
             }
@@ -253,26 +254,30 @@ impl Verb for Ln {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.live.change_files(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
-            let file = FileLocation::find(pool, &self.place)?;
-            let fail = |e| file.fail("create link", &e);
-            let text = self.target.as_bytes();
-            if self.symbolic {
-                let last = divided(text).1.unwrap_or(text);
-                let (dir, name) = file.target("create link", last)?;
-                let kind = NewKind::Symlink(text.to_vec());
-                file.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
-                return Ok(());
-            }
-            let old = FileLocation::find(pool, &self.target)?;
-            if old.dataset != file.dataset {
-                return Err(file.fail("create link", &"the file is in another dataset"));
-            }
-            let (_, last) = old.above("link")?;
-            let node = old.fs.by_path(&old.path, false).map_err(|e| old.fail("link", &e))?;
-            let (dir, name) = file.target("create link", &last)?;
-            file.fs.link(node.number(), dir, &name, now()).map_err(fail)
-        })?;
+        self.live.change_files(
+            session,
+            &GivenPlace::from(self.place.as_os_str()).pool(),
+            |pool| {
+                let file = FileLocation::find(pool, &self.place)?;
+                let fail = |e| file.fail("create link", &e);
+                let text = self.target.as_bytes();
+                if self.symbolic {
+                    let last = divided(text).1.unwrap_or(text);
+                    let (dir, name) = file.target("create link", last)?;
+                    let kind = NewKind::Symlink(text.to_vec());
+                    file.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
+                    return Ok(());
+                }
+                let old = FileLocation::find(pool, &self.target)?;
+                if old.dataset != file.dataset {
+                    return Err(file.fail("create link", &"the file is in another dataset"));
+                }
+                let (_, last) = old.above("link")?;
+                let node = old.fs.by_path(&old.path, false).map_err(|e| old.fail("link", &e))?;
+                let (dir, name) = file.target("create link", &last)?;
+                file.fs.link(node.number(), dir, &name, now()).map_err(fail)
+            },
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -8,9 +8,9 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
-use engine::Progress;
 use engine::inventory;
-use engine::inventory::Options;
+use engine::inventory::{Options, Reports};
+use engine::{Pool, Progress};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +35,13 @@ pub struct Args {
     name: String,
 }
 
+/// The reports that a manifest quotes.
+fn reports(pool: &Pool) -> Reports {
+    let space = pool.space();
+    let (status, view) = (pool.status(&space), pool.vdev_view(&space));
+    views::pools::reports(&status, &pool.properties(&space), &view)
+}
+
 impl Verb for Args {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
@@ -53,7 +60,7 @@ impl Verb for Args {
             open: &open,
             max_hole: self.max_hole,
             progress: &progress,
-            reports: &views::pools::reports,
+            reports: &reports,
         };
         let file = self.out.as_deref().map(|path| Output::create(session, path)).transpose()?;
         let errors = while_showing(session, &progress, || match file {

@@ -6,12 +6,13 @@ use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
 use crate::session::Session;
 use crate::ui;
-use engine::files::{DirEntry, FileKind};
+use engine::files::{DirEntry, FileKind, FileSummary};
 use engine::inventory::tree::Walk;
+use engine::places::GivenPlace;
 use engine::{Error, Filesystem, Node};
 use std::process::ExitCode;
 use views::files::list::{Line, LongListing, Widths, columns, json};
-use views::places::{Place, printable};
+use views::places::printable;
 
 /// Arguments of `zinc ls`.
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ impl Verb for Args {
 
     /// Runs it. Exit code 1 when something could not be read.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let place = Place::from(self.target.as_os_str());
+        let place = GivenPlace::from(self.target.as_os_str());
         let pool = self.pool.clone().anywhere().open(session, &place.pool())?;
         let found = place.find(&pool)?;
         let fs = Sets::new(session, &pool, &self.pool.open).filesystem(&found.dataset)?;
@@ -64,8 +65,8 @@ impl Verb for Args {
         if node.kind() != FileKind::Dir || self.directory {
             let name = found.path().to_vec();
             let name = if name.is_empty() { b".".to_vec() } else { name };
-            let line = Line { name, object: node.number(), node: Ok(node) };
-            self.print(session, &fs, vec![line], Widths::default());
+            let line = Line { name, object: node.number(), file: Ok(FileSummary::of(&fs, &node)) };
+            self.print(session, vec![line], Widths::default());
             return Ok(ExitCode::SUCCESS);
         }
         let failures = if self.recursive {
@@ -97,28 +98,28 @@ impl Args {
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         let mut open = |e: DirEntry| {
-            let node = fs.node(e.object).map_err(Error::from);
+            let file = summary(fs, e.object, FileSummary::of);
             failures
-                .extend(node.as_ref().err().map(|why| format!("{}: {why}", printable(&e.name))));
-            Line { name: e.name, object: e.object, node }
+                .extend(file.as_ref().err().map(|why| format!("{}: {why}", printable(&e.name))));
+            Line { name: e.name, object: e.object, file }
         };
         // Names are sorted, so all of them are kept, and of a million files nothing else.
         if self.json || self.long {
             let mut widths = Widths::default();
             if self.long && found.len() > PORTION {
-                let long = self.long_form(session, fs);
+                let long = self.long_form(session);
                 // The columns of the first file are as wide as those of the last one.
                 for e in &found {
                     session.check()?;
-                    let node = fs.node(e.object).map_err(Error::from);
-                    let line = Line { name: Vec::new(), object: e.object, node };
+                    let file = summary(fs, e.object, FileSummary::without_target);
+                    let line = Line { name: Vec::new(), object: e.object, file };
                     long.widen(&mut widths, &line);
                 }
             }
             let mut found = found.into_iter().map(&mut open).peekable();
             while found.peek().is_some() {
                 session.check()?;
-                self.print(session, fs, found.by_ref().take(PORTION).collect(), widths);
+                self.print(session, found.by_ref().take(PORTION).collect(), widths);
             }
         } else {
             let name = |line: Line| (line.name, line.object);
@@ -142,44 +143,40 @@ impl Args {
             if hidden(&found.path) {
                 continue;
             }
-            let node = fs.node(found.object);
-            if let Err(e) = &node {
+            let file = summary(fs, found.object, FileSummary::of);
+            if let Err(e) = &file {
                 failures.push(format!("{}: {e}", printable(&found.path)));
             }
             bytes += found.path.len();
-            lines.push(Line {
-                name: found.path,
-                object: found.object,
-                node: node.map_err(Error::from),
-            });
+            lines.push(Line { name: found.path, object: found.object, file });
             if lines.len() >= PORTION || bytes >= PORTION_BYTES {
                 bytes = 0;
-                self.print(session, fs, std::mem::take(&mut lines), Widths::default());
+                self.print(session, std::mem::take(&mut lines), Widths::default());
             }
         }
-        self.print(session, fs, lines, Widths::default());
+        self.print(session, lines, Widths::default());
         let lost = walk.into_errors();
         failures.extend(lost.iter().map(|e| format!("{}: {}", printable(&e.path), e.error)));
         Ok(failures)
     }
 
     /// Prints lines; the columns of the long form are at least so wide.
-    fn print(&self, session: &Session, fs: &Filesystem, lines: Vec<Line>, widths: Widths) {
+    fn print(&self, session: &Session, lines: Vec<Line>, widths: Widths) {
         if self.json {
             for l in lines {
-                ui::json_line(session, &json(fs, &l).dump());
+                ui::json_line(session, &json(&l).dump());
             }
             return;
         }
         if self.long {
-            return ui::out(session, &self.long_form(session, fs).text(&lines, widths));
+            return ui::out(session, &self.long_form(session).text(&lines, widths));
         }
         let names: Vec<_> = lines.into_iter().map(|line| (line.name, line.object)).collect();
         self.print_names(session, &names);
     }
 
-    fn long_form<'a>(&self, session: &'a Session, fs: &'a Filesystem) -> LongListing<'a> {
-        LongListing { fs, host_info: session, is_numeric: self.numeric, with_objects: self.inode }
+    fn long_form<'a>(&self, session: &'a Session) -> LongListing<'a> {
+        LongListing { host_info: session, is_numeric: self.numeric, with_objects: self.inode }
     }
 
     fn print_names(&self, session: &Session, names: &[(Vec<u8>, u64)]) {
@@ -199,6 +196,15 @@ impl Args {
             None => shown.for_each(|s| ui::out(session, &format!("{s}\n"))),
         }
     }
+}
+
+/// What is shown of a file.
+fn summary(
+    fs: &Filesystem,
+    object: u64,
+    of: fn(&Filesystem, &Node) -> FileSummary,
+) -> Result<FileSummary, Error> {
+    Ok(of(fs, &fs.node(object)?))
 }
 
 /// Width of the terminal that standard output is.

@@ -11,6 +11,7 @@ use crate::session::Session;
 use crate::ui;
 use engine::Progress;
 use engine::extract::ExtractObserver as _;
+use engine::places::GivenPlace;
 use engine::rescue::Rescue;
 use hostfs::Dir;
 use hostfs::rescue::{LOG_NAME, Log};
@@ -19,7 +20,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use views::places::Place;
 
 /// Arguments of `zinc rescue`.
 #[derive(clap::Args)]
@@ -52,7 +52,7 @@ pub struct Args {
 
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let place = Place::from(self.source.as_os_str());
+        let place = GivenPlace::from(self.source.as_os_str());
         let pool = self.pool.clone().anywhere().open_devices(session, &place.pool())?;
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
@@ -130,7 +130,7 @@ impl Args {
         &self,
         rescue: &Rescue<'_, Dir>,
         sets: &Sets<'_>,
-        place: &Place,
+        place: &GivenPlace,
     ) -> Result<(), Failure> {
         // The pool's name alone means all of it, also when its root dataset is lost.
         if place.is_pool(rescue.pool) {

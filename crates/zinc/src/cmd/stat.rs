@@ -7,10 +7,11 @@ use crate::objsets::Sets;
 use crate::session::Session;
 use crate::ui;
 use engine::Pool;
+use engine::files::FileFacts;
+use engine::places::GivenPlace;
 use engine::properties::has_posix_acls;
 use std::process::ExitCode;
 use views::files::stat::Facts;
-use views::places::Place;
 
 /// Arguments of `zinc stat`.
 #[derive(clap::Args)]
@@ -38,12 +39,12 @@ impl Verb for Args {
 
     /// Runs it. A file that cannot be found is reported and the next is tried; exit code 1 then.
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
+        let places: Vec<GivenPlace> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let pool = self
             .pool
             .clone()
             .anywhere()
-            .open(session, &places.first().map(Place::pool).unwrap_or_default())?;
+            .open(session, &places.first().map(GivenPlace::pool).unwrap_or_default())?;
         let sets = Sets::new(session, &pool, &self.pool.open);
         let mut failed = false;
         for place in &places {
@@ -62,7 +63,7 @@ impl Args {
         session: &Session,
         pool: &Pool,
         sets: &Sets<'_>,
-        place: &Place,
+        place: &GivenPlace,
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
         let fs = sets.filesystem(&found.dataset)?;
@@ -72,7 +73,8 @@ impl Args {
         };
         let name = if found.path().is_empty() { b".".to_vec() } else { found.path().to_vec() };
         let has_posix_acls = has_posix_acls(pool, &found.dataset);
-        let facts = Facts { name, fs: &fs, node: &node, has_posix_acls, host_info: session };
+        let file = &FileFacts::of(&fs, &node, has_posix_acls);
+        let facts = Facts { name, file, has_posix_acls, host_info: session };
         if self.json {
             ui::json_line(session, &facts.json().dump());
         } else {

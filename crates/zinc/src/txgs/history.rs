@@ -18,7 +18,8 @@ pub fn check(session: &Session, path: &Path) -> Result<(), Failure> {
 
 /// Appends what the last txgs of a pool did.
 pub fn append(session: &Session, path: &Path, pool: &LivePool) -> Result<(), Failure> {
-    let text = text(&lines(pool));
+    let (now, wall) = (pool.rt().now(), pool.rt().wall());
+    let text = text(&lines(pool.name(), pool.txgs(), now, wall));
     crate::target::append(session, path)?.write_all(text.as_bytes()).map_err(|e| {
         Failure::new(format!("cannot write to {}", path.display())).because(e.to_string())
     })

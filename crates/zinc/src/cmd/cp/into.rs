@@ -9,6 +9,7 @@ use crate::session::Session;
 use control::input::Amount;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, IngestObserver};
+use engine::places::{GivenPlace, divided};
 use engine::properties::has_posix_acls;
 use engine::{DatasetKind, Error, Filesystem, LivePool, Progress};
 use hostfs::ingest::unpack::{self, UnpackError};
@@ -20,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
-use views::places::{Place, divided, printable};
+use views::places::printable;
 
 /// A copy into a pool, and its options.
 pub struct IntoArgs {
@@ -81,7 +82,7 @@ fn cannot_copy(source: &OsStr) -> Failure {
 impl IntoArgs {
     /// Copies. Exit code 1 when something was not.
     pub fn run(self, session: &Session) -> Result<ExitCode, Failure> {
-        let place = Place::from(self.dest.as_os_str());
+        let place = GivenPlace::from(self.dest.as_os_str());
         for source in &self.sources {
             if let Err(e) = std::fs::symlink_metadata(source) {
                 return Err(cannot_copy(source).because(system_text(&e)));
@@ -100,7 +101,7 @@ impl IntoArgs {
     fn copy(
         &self,
         pool: &LivePool,
-        place: &Place,
+        place: &GivenPlace,
         progress: &Progress,
         report: &CopyReport,
     ) -> Result<(), Failure> {
@@ -206,7 +207,7 @@ fn unpack_archive(
 }
 
 /// The object of a directory that is there.
-fn directory(fs: &Filesystem, path: &[u8], place: &Place) -> Result<u64, Failure> {
+fn directory(fs: &Filesystem, path: &[u8], place: &GivenPlace) -> Result<u64, Failure> {
     let fail = |why: String| Failure::new(format!("cannot copy to '{}': {why}", place.shown()));
     let node = fs.by_path(path, true).map_err(|e| fail(e.to_string()))?;
     match node.kind() {

@@ -16,6 +16,7 @@ use crate::session::Session;
 use engine::Progress;
 use engine::extract::{self, Existing, Extract};
 use engine::files::FileKind;
+use engine::places::{FoundPlace, GivenPlace};
 use engine::properties::has_posix_acls;
 use engine::{DatasetKind, Pool, Volume};
 use hostfs::{Dir, names};
@@ -25,7 +26,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use views::places::{Found, Place, printable};
+use views::places::printable;
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
@@ -105,8 +106,8 @@ impl Args {
         dest: &Path,
     ) -> Result<ExitCode, Failure> {
         let are_here = sources.iter().all(|s| session.path(Path::new(s)).exists());
-        let sources: Vec<Place> = sources.iter().map(|s| s.as_os_str().into()).collect();
-        let first = sources.first().map(Place::pool).unwrap_or_default();
+        let sources: Vec<GivenPlace> = sources.iter().map(|s| s.as_os_str().into()).collect();
+        let first = sources.first().map(GivenPlace::pool).unwrap_or_default();
         if let Some(other) = sources.iter().find(|s| s.pool() != first) {
             return Err(Failure::usage(format!("{}: one pool at a time", other.shown())));
         }
@@ -197,7 +198,7 @@ impl Args {
         &self,
         pool: &Pool,
         sets: &Sets<'_>,
-        place: &Place,
+        place: &GivenPlace,
         dest: &Path,
         progress: &Progress,
         sink: &CopyReport,
@@ -233,7 +234,7 @@ impl Args {
     fn volume(
         &self,
         sets: &Sets<'_>,
-        found: &Found,
+        found: &FoundPlace,
         dest: &Path,
         progress: &Progress,
         sink: &CopyReport,

@@ -12,11 +12,11 @@ use crate::session::Session;
 use crate::stored_only;
 use crate::ui;
 use engine::datasets::Create;
+use engine::properties::OwnerQuota;
 use engine::props::{find_dataset, is_user_property};
 use engine::{DatasetKind, Error, ErrorKind, Pool, Refusal};
 use std::process::ExitCode;
 use std::slice::from_ref;
-use views::datasets::owners::Limit;
 
 /// Properties of a volume that are shown as what becomes of them.
 const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
@@ -118,7 +118,7 @@ impl Verb for Args {
 
 impl Args {
     /// The limits of users, groups and projects of the command line, and its other properties.
-    fn divided(&self, session: &Session) -> Result<(Vec<Limit>, Vec<String>), Failure> {
+    fn divided(&self, session: &Session) -> Result<(Vec<OwnerQuota>, Vec<String>), Failure> {
         let (mut limits, mut others) = (Vec::new(), Vec::new());
         for given in &self.properties {
             let divided = given.split_once('=').filter(|_| self.volume.is_none());

@@ -1,7 +1,7 @@
 //! `zinc zfs get`: properties, one a line.
 
 use super::list::SPACE;
-use super::select::{SelectFilter, named_by_mount, named_by_path, select};
+use super::select::{named_by_mount, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
@@ -9,9 +9,10 @@ use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui;
+use engine::datasets::{DatasetTypes, SelectFilter};
 use std::process::ExitCode;
 use views::datasets::get::{Chosen, FIELDS, Field};
-use views::datasets::{Style, Types, computed, sort_by_name};
+use views::datasets::{Style, computed, parse_types, sort_by_name};
 
 /// Arguments of `zinc zfs get`.
 #[derive(clap::Args)]
@@ -29,8 +30,8 @@ pub struct Args {
     #[arg(short = 's', value_name = "SOURCE,…", value_parser = parse_sources)]
     sources: Option<Sources>,
     /// Types: filesystem, volume, snapshot, bookmark, all
-    #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
-    types: Option<Types>,
+    #[arg(short = 't', value_name = "TYPE,…", value_parser = parse_types)]
+    types: Option<DatasetTypes>,
     #[command(flatten)]
     output: JsonArgs,
     #[command(flatten)]
@@ -77,10 +78,10 @@ impl Verb for Args {
         let (pool, depth) = self.pool.clone().split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let wanted = SelectFilter::new(self.types, recursive, depth, Types::ALL);
+        let wanted = SelectFilter::new(self.types, recursive, depth, DatasetTypes::ALL);
         let since = computed(names.iter().copied());
         let named = named_by_path(session, &pools, &self.names)?;
-        let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
+        let Some(mut selection) = select(session, &mut pools, &named, wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         sort_by_name(&mut selection.found);

@@ -1,6 +1,6 @@
 //! `zinc zfs list`: datasets as a table, one a line.
 
-use super::select::{SelectFilter, named_by_mount, named_by_path, select};
+use super::select::{named_by_mount, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
@@ -9,10 +9,11 @@ use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use engine::datasets::{DatasetTypes, SelectFilter};
 use engine::props;
 use std::process::ExitCode;
 use views::datasets::list::{compare, table};
-use views::datasets::{Style, Types, computed, document, sort_by_name};
+use views::datasets::{Style, computed, document, parse_types, sort_by_name};
 
 /// The columns of `-o space`.
 pub const SPACE: [&str; 7] = [
@@ -43,8 +44,8 @@ pub struct Args {
     #[command(flatten)]
     order: Order,
     /// Types: filesystem, volume, snapshot, bookmark, all
-    #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
-    types: Option<Types>,
+    #[arg(short = 't', value_name = "TYPE,…", value_parser = parse_types)]
+    types: Option<DatasetTypes>,
     #[command(flatten)]
     output: JsonArgs,
     #[command(flatten)]
@@ -107,9 +108,9 @@ impl Verb for Args {
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let since = computed(columns.iter().map(String::as_str));
-        let wanted = SelectFilter::new(self.types, recursive, depth, Types::HEADS);
+        let wanted = SelectFilter::new(self.types, recursive, depth, DatasetTypes::HEADS);
         let named = named_by_path(session, &pools, &self.names)?;
-        let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
+        let Some(mut selection) = select(session, &mut pools, &named, wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         sort_by_name(&mut selection.found);

@@ -7,13 +7,13 @@ use crate::session::Session;
 use crate::ui;
 use ::mount::system;
 use engine::Pool;
+use engine::datasets::{Missed, Select, SelectFilter, Selected};
+use engine::files::SpaceKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitCode;
-use views::datasets::Selected;
-pub use views::datasets::select::SelectFilter;
-use views::datasets::select::{Finder, Missed};
+use views::datasets::owners::is_called;
 
 /// Collects what is selected; what cannot be read is a failure beside it.
 #[derive(Default, Serialize, Deserialize)]
@@ -30,19 +30,21 @@ pub fn select(
     session: &Session,
     pools: &mut Pools,
     names: &[String],
-    wanted: &SelectFilter,
+    wanted: SelectFilter,
     since: &[String],
 ) -> Result<Option<Selection>, Failure> {
     let mut out = Selection::default();
+    let is_called = |kind: SpaceKind, id: u64, name: &str| is_called(session, kind, id, name);
     if let Some(client) = session.client().filter(|client| client.is_part) {
         let pool = pools.args().look_at(session, &client.pool)?;
         let mounted = mounted_of(session, pool.guid());
-        let finder = Finder::new(&pool, pool.space().usable(), wanted, since, mounted, session);
+        let datasets = Select::new(&pool, wanted).in_size(pool.space().usable()).mounted(mounted);
+        let datasets = datasets.with(since, &is_called);
         if names.is_empty() {
-            out.add(&finder, pool.name());
+            out.add(&datasets, pool.name());
         }
         let held = names.iter().filter(|name| session.held(name).is_some());
-        held.for_each(|name| out.add(&finder, name));
+        held.for_each(|name| out.add(&datasets, name));
         ui::json_line(
             session,
             &serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?,
@@ -55,7 +57,8 @@ pub fn select(
     let mut add = |out: &mut Selection, pool: &Pool, name: &str| {
         let size = *sizes.entry(pool.guid()).or_insert_with(|| pool.space().usable());
         let mounted = mounted_of(session, pool.guid());
-        out.add(&Finder::new(pool, size, wanted, since, mounted, session), name);
+        let datasets = Select::new(pool, wanted).in_size(size).mounted(mounted);
+        out.add(&datasets.with(since, &is_called), name);
     };
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|server| server.guid).collect();
@@ -132,8 +135,7 @@ pub fn named_by_path(
     // As they are on the devices: a server is used later, by name.
     let mut all = Selection::default();
     for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
-        let mounted = BTreeSet::new();
-        all.add(&Finder::new(&pool, 0, &wanted, &[], mounted, session), pool.name());
+        all.add(&Select::new(&pool, wanted), pool.name());
     }
     let mut mounts: Vec<(&Path, &str)> = Vec::new();
     for s in &all.found {
@@ -176,8 +178,8 @@ fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
 
 impl Selection {
     /// Adds what a name means in one pool.
-    fn add(&mut self, finder: &Finder<'_>, name: &str) {
-        let part = finder.named(name);
+    fn add(&mut self, datasets: &Select<'_>, name: &str) {
+        let part = datasets.named(name);
         part.found.into_iter().for_each(|found| self.push(found));
         self.failures.extend(part.missed.into_iter().map(|missed| match missed {
             Missed::OtherType(name) => {

@@ -1,6 +1,6 @@
 //! `zinc zfs upgrade`: versions of file systems, shown and made newer.
 
-use super::select::{SelectFilter, select};
+use super::select::select;
 use super::snapshot::one_pool;
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
@@ -10,10 +10,10 @@ use crate::opening::Pools;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::{found, served, ui};
-use engine::datasets::{Upgraded, upgrade};
+use engine::datasets::{DatasetTypes, SelectFilter, Upgraded, upgrade};
 use std::process::ExitCode;
+use views::datasets::sort_by_name;
 use views::datasets::versions::{NEWEST, done, list, parse, report};
-use views::datasets::{Types, sort_by_name};
 
 /// Arguments of `zinc zfs upgrade`.
 #[derive(clap::Args)]
@@ -109,10 +109,11 @@ impl Args {
     }
 
     fn show(&self, session: &Session) -> Result<ExitCode, Failure> {
-        let wanted = SelectFilter::new(Some(Types::FILESYSTEM), true, None, Types::HEADS);
+        let wanted =
+            SelectFilter::new(Some(DatasetTypes::FILESYSTEM), true, None, DatasetTypes::HEADS);
         let search = self.live.search.clone();
         let mut pools = Pools::new(PoolArgs { search, ..PoolArgs::default() });
-        let Some(mut selection) = select(session, &mut pools, &[], &wanted, &[])? else {
+        let Some(mut selection) = select(session, &mut pools, &[], wanted, &[])? else {
             return Ok(ExitCode::SUCCESS);
         };
         sort_by_name(&mut selection.found);

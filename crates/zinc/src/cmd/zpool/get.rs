@@ -9,7 +9,7 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::{json, known, ui};
 use engine::Pool;
-use engine::pools::{NamedVdev, named_vdevs, vdev_properties};
+use engine::pools::{NamedVdev, PoolFacts, named_vdevs, vdev_properties};
 use engine::props;
 use engine::props::{POOL, VDEV};
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ impl Args {
     }
 
     fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> ShownPool {
-        let about = json::pool(pool, self.output.json_int);
+        let about = json::pool(&PoolFacts::of(pool), self.output.json_int);
         ShownPool { name: pool.name().to_owned(), about, subjects }
     }
 

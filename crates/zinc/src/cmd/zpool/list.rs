@@ -7,7 +7,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use engine::pools::{PoolProperty, Section, Status};
+use engine::pools::{PoolFacts, PoolProperty, Section, Status};
 use engine::{Candidate, Pool, Rt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -139,11 +139,11 @@ impl Args {
             let mut properties = pool.properties(&space);
             crate::known::complete(session, &mut properties, pool.guid());
             let mut view = pool.vdev_view(&space);
-            self.naming.names().apply(pool, &mut view);
+            self.naming.names().apply(&mut view);
             let section = |s| view.section(s);
             let mut seen = ListedPool { name: pool.name().to_owned(), ..ListedPool::default() };
             if self.output.json {
-                let mut map = json::pool(pool, self.output.json_int);
+                let mut map = json::pool(&PoolFacts::of(pool), self.output.json_int);
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
                 if self.verbose {
                     let all = Section::ALL.into_iter().flat_map(section);
@@ -178,7 +178,7 @@ impl Args {
     /// A pool that has too few devices to be opened.
     fn closed(&self, candidate: &Candidate, columns: &[Column]) -> ListedPool {
         let mut status = Status::of_closed(&Rt::real(), candidate);
-        self.naming.names().apply_to_closed(candidate, &mut status.vdevs);
+        self.naming.names().apply(&mut status.vdevs);
         let mut seen = ListedPool { name: status.pool.clone(), ..ListedPool::default() };
         let cell = |c: &Column| match c.name.as_str() {
             "name" => status.pool.clone(),

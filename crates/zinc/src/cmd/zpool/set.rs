@@ -272,7 +272,8 @@ impl Upgrade {
 
 /// The features that a pool lacks; of one whose set cannot be read nothing is known.
 fn lacking(pool: &engine::Pool) -> MissingFeatures {
-    MissingFeatures::of(pool, &compatibility::of(pool).unwrap_or_else(|_| FeatureSet::none()))
+    let set = compatibility::of(pool).unwrap_or_else(|_| FeatureSet::none());
+    MissingFeatures::new(pool.name(), &features::missing(pool, &set))
 }
 
 /// A compatibility set that was read, or why it was not.

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
 use ::mount::system;
-use engine::pools::{Status, VdevView};
+use engine::pools::{PoolFacts, Status, VdevView, read_only_devices};
 use engine::{Candidate, Pool, Rt};
 use hostfs::compatibility;
 use serde_json::Value;
@@ -95,23 +95,24 @@ impl Args {
             status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
             system::name_seen(&mut status.damaged);
             let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
-            self.naming.names().apply(pool, &mut status.vdevs);
+            self.naming.names().apply(&mut status.vdevs);
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(VdevView::keep_sick));
             }
             pool.add_work_progress(&mut status.vdevs);
             let trouble = status.condition.filter(|c| !c.is_advice());
             let healthy = trouble.is_none() && status.damaged.is_empty();
+            let view = self.view(session, &status);
             let report = match (self.sick && healthy, self.output.json) {
                 (true, _) => None,
-                (false, true) => Some(self.view(session, &status).value(pool, &status)),
+                (false, true) => Some(view.value(&PoolFacts::of(pool), &status)),
                 (false, false) => {
                     let seen = StatusContext {
                         is_exported: super::is_exported(session, pool),
                         refused: self.refused(session, pool),
                         prices: crate::cmd::far::prices_if(session, self.slow)?,
                     };
-                    let mut text = self.view(session, &status).text(pool, &status, &seen);
+                    let mut text = view.text(&PoolFacts::of(pool), &status, &seen);
                     if self.dedup {
                         text.push_str(&zdb::dedup_summary(pool, self.parsable)?);
                     }
@@ -122,7 +123,7 @@ impl Args {
         };
         let closed = |candidate: &Candidate| {
             let mut status = Status::of_closed(&Rt::real(), candidate);
-            self.naming.names().apply_to_closed(candidate, &mut status.vdevs);
+            self.naming.names().apply(&mut status.vdevs);
             let report = match self.output.json {
                 true => self.view(session, &status).closed_value(&status),
                 false => Value::String(self.view(session, &status).closed_text(&status)),
@@ -177,10 +178,6 @@ impl Args {
         if known.is_none_or(|known| known.is_readonly()) || session.held(pool.name()).is_some() {
             return Vec::new();
         }
-        let tree = pool.vdevs();
-        let refused = pool.candidate().refused(&pool.config().vdev_tree);
-        let used = tree.leaves().filter(|l| l.device().is_some());
-        used.filter_map(|l| Some((l.name().to_owned(), refused.get(&l.guid())?.to_string())))
-            .collect()
+        read_only_devices(pool)
     }
 }
