@@ -49,6 +49,30 @@ impl Dataset {
     pub fn is_snapshot(&self) -> bool {
         self.name.contains('@')
     }
+
+    /// When it was made, in seconds since 1970.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.phys.creation_time
+    }
+
+    /// The txg in which it was made.
+    #[must_use]
+    pub fn create_txg(&self) -> u64 {
+        self.phys.creation_txg
+    }
+
+    /// Bytes that it leads to, whatever else leads to them.
+    #[must_use]
+    pub fn referenced(&self) -> u64 {
+        self.phys.referenced
+    }
+
+    /// It is being received, or a receive of it was broken off.
+    #[must_use]
+    pub fn is_partly_received(&self) -> bool {
+        self.phys.is_inconsistent()
+    }
 }
 
 /// The datasets of a pool.

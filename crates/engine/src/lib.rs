@@ -116,6 +116,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+mod checking;
 pub mod datasets;
 pub mod devices;
 pub mod diff;
@@ -354,9 +355,10 @@ pub mod process {
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub mod check {
+    pub use crate::checking::{TxgVerdict, bytes_max, judge_txgs};
     pub use ::check::{
         BlockKind, CheckOptions, DeviceDamage, Issue, Location, LostPart, Report, Severity, Sum,
-        Totals, Verify, labels, run, verdict,
+        Totals, Verify, labels, run,
     };
 }
 
@@ -513,7 +515,8 @@ pub mod pools {
     pub use crate::members::{
         DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault, WorkChange,
     };
-    pub use crate::pool_facts::{PoolFacts, ShortDevice, read_only_devices};
+    pub use crate::pool_facts::{PoolFacts, ShortDevice, error_counts, has_rotating_disks};
+    pub use crate::pool_facts::{newer_txg, read_only_devices};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};

@@ -1,6 +1,8 @@
 //! What is known of an open pool beside its status: for those that show it.
 
 use pool::{CandidateState, Pool, Repaired, Salvage};
+use std::collections::BTreeMap;
+use vdev::ErrorCounts;
 
 /// A device that has lost its end.
 #[derive(Debug)]
@@ -83,4 +85,23 @@ pub fn read_only_devices(pool: &Pool) -> Vec<(String, String)> {
         Some((leaf.name().to_owned(), refused.get(&leaf.guid())?.to_string()))
     };
     used.filter_map(pair).collect()
+}
+
+/// The newest txg that the labels name, if an older one was opened because it cannot be.
+#[must_use]
+pub fn newer_txg(pool: &Pool) -> Option<u64> {
+    let newest = pool.candidate().newest_txg()?;
+    (newest > pool.uberblock().txg).then_some(newest)
+}
+
+/// Whether one of its devices is a rotating disk.
+#[must_use]
+pub fn has_rotating_disks(pool: &Pool) -> bool {
+    pool.vdevs().leaves().filter_map(|leaf| leaf.device()).any(|device| device.is_rotating())
+}
+
+/// The errors of its vdevs by their guids, without those that have none.
+#[must_use]
+pub fn error_counts(pool: &Pool) -> BTreeMap<u64, ErrorCounts> {
+    pool.vdevs().error_counts()
 }

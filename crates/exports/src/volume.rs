@@ -148,7 +148,7 @@ impl VolumeExport {
         max: usize,
     ) -> Result<Vec<Extent>, Error> {
         let pool = &self.exported.pool;
-        if let (OpenPool::Live(pool), true) = (pool, self.volume.object().has_changes()) {
+        if let (OpenPool::Live(pool), true) = (pool, self.volume.has_changes()) {
             pool.sync()?;
         }
         let name = self.exported.name()?;
@@ -276,9 +276,8 @@ impl Export for VolumeExport {
             if at >= end {
                 break;
             }
-            let next = self.volume.object().next_block(at / block);
-            let next = next.map_err(|(e, _)| request_error(e))?;
-            let data = next.and_then(|n| n.checked_mul(block)).map_or(end, |d| d.clamp(at, end));
+            let next = self.volume.next_data(at).map_err(request_error)?;
+            let data = next.map_or(end, |data| data.clamp(at, end));
             if !push(&mut extents, max, data - at, true) {
                 break;
             }

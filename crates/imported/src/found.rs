@@ -84,7 +84,7 @@ impl Found {
     #[must_use]
     pub fn newer_elsewhere(&self) -> Option<(u64, u64)> {
         let seen = self.listed.known()?.txg();
-        let newest = self.candidate.uberblocks.iter().map(|u| u.uberblock.txg).max()?;
+        let newest = self.candidate.newest_txg()?;
         let missing = self.candidate.missing(&self.candidate.tree, u64::MAX);
         let is_gone = missing.iter().any(|device| device.absence == Absence::NotFound);
         (is_gone && seen > newest).then_some((seen, newest))

@@ -38,6 +38,7 @@ pub use warnings::Warnings;
 
 use engine::datasets::pool_of;
 use engine::live::cache_config;
+use engine::pools::error_counts;
 use engine::{LivePool, Pool};
 use file::CacheFile;
 use std::fs::File;
@@ -212,7 +213,7 @@ impl<'a> KnownPools<'a> {
     pub fn refresh(&self, guid_before: u64, pool: &LivePool) {
         let Some(old) = self.by_guid(guid_before) else { return };
         let new = old.with_config(pool.cache_config()).with_files(Some(&old));
-        let new = new.with_errors(&pool.view().vdevs().error_counts());
+        let new = new.with_errors(&error_counts(pool.view()));
         let guid = new.guid();
         if new.differs_only_in_txg(&old) {
             return;

@@ -76,7 +76,7 @@ pub(crate) fn device_numbers(word: u32) -> (u32, u32) {
 pub(crate) fn attributes(node: &Node) -> Option<FileAttr> {
     /// Programs take this as the best size of their reads and writes.
     const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
-    let block = node.object().dnode().block_size().next_power_of_two();
+    let block = node.stored().block_size.next_power_of_two();
     Some(FileAttr {
         ino: INodeNo(node.number()),
         size: node.size,

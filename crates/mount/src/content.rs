@@ -4,7 +4,6 @@ use crate::attrs::{now, without_set_ids};
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::served::Front;
 use crate::snapshots::InodeTarget;
-use engine::Node;
 use engine::files::{FileKind, SetAttrs};
 use fuser::{Errno, FileHandle, INodeNo, OpenFlags, WriteFlags};
 use nix::fcntl::{FallocateFlags, OFlag};
@@ -99,22 +98,10 @@ impl Front {
         if from >= node.size {
             return Err(Errno::ENXIO);
         }
-        let found = seek(&node, from, whence == DATA)?;
+        let found = match whence {
+            DATA => node.next_data(from).or_errno()?,
+            _ => Some(node.next_hole(from).or_errno()?),
+        };
         found.and_then(|at| i64::try_from(at).ok()).ok_or(Errno::ENXIO)
     }
-}
-
-/// Where the next data at or behind `from` begins, or the next hole; the end of the file is one.
-fn seek(node: &Node, from: u64, data: bool) -> FuseResult<Option<u64>> {
-    let size = node.object().dnode().block_size().max(1);
-    let next = |block| node.object().next_block(block).map_err(|(e, _)| e);
-    let mut block = from / size;
-    if data {
-        let at = next(block).or_errno()?.map(|stored| from.max(stored.saturating_mul(size)));
-        return Ok(at.filter(|at| *at < node.size));
-    }
-    while block.saturating_mul(size) < node.size && next(block).or_errno()? == Some(block) {
-        block += 1;
-    }
-    Ok(Some(block.saturating_mul(size).clamp(from, node.size)))
 }

@@ -136,7 +136,7 @@ pub fn space_of(pool: &OpenPool, name: &str) -> SpaceFn {
             true => 0,
             false => dsl.available(&dataset, pool.view().space().usable()).ok()?,
         };
-        Some(Space { used: dataset.phys.referenced, available, files: 0 })
+        Some(Space { used: dataset.referenced(), available, files: 0 })
     })
 }
 

@@ -111,8 +111,8 @@ impl Listed {
         Self {
             name: short(&dataset.name).to_owned(),
             dataset: dataset.object,
-            made: dataset.phys.creation_time,
-            txg: dataset.phys.creation_txg,
+            made: dataset.created(),
+            txg: dataset.create_txg(),
         }
     }
 }

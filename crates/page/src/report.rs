@@ -1,8 +1,9 @@
 //! A report on a pool, beside its counters: advice, the scan, space by dataset.
 
+use engine::DatasetKind;
+use engine::datasets::{DatasetSpace, spaces};
 use engine::live::LivePool;
 use engine::pools::{Function, ScanProgress as State, ScanState, VdevView};
-use engine::{DatasetKind, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use views::status::{condition, refused, remark};
@@ -84,7 +85,7 @@ impl Report {
         let space = pool.space();
         let status = pool.status(&space);
         let usable_bytes = space.usable();
-        let (datasets, left_out) = spaces(&pool, usable_bytes);
+        let (datasets, left_out) = most_used(spaces(&pool, usable_bytes));
         let remark_of = |v: &VdevView| {
             let all = v.remark.iter().map(remark).chain(v.refused.iter().map(refused));
             (v.guid.to_string(), all.collect::<Vec<_>>().join("  "))
@@ -134,28 +135,23 @@ impl Scan {
     }
 }
 
-/// The datasets that use the most, in the order of their names, and how many are left out. Datasets
-/// that cannot be read are left out: `zfs list` shows why.
-fn spaces(pool: &Pool, usable: u64) -> (Vec<Space>, usize) {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
-    let mut all = Vec::new();
-    for (name, dir) in dsl.walk() {
-        let Some((dir, head)) = dir.ok().and_then(|d| Some((d.clone(), dsl.head(&d).ok()??)))
-        else {
-            continue;
-        };
-        let part = |index: usize| dir.phys.used_breakdown.get(index).copied().unwrap_or(0);
-        all.push(Space {
-            name,
-            is_volume: dsl.kind(&head) == DatasetKind::Volume,
-            used_bytes: dir.phys.used,
-            by_itself_bytes: part(0),
-            by_snapshots_bytes: part(1),
-            referenced_bytes: head.phys.referenced,
-            available_bytes: dsl.available(&head, usable).unwrap_or(0),
-        });
+impl From<DatasetSpace> for Space {
+    fn from(of: DatasetSpace) -> Self {
+        Self {
+            name: of.name,
+            is_volume: of.kind == DatasetKind::Volume,
+            used_bytes: of.used,
+            by_itself_bytes: of.by_itself,
+            by_snapshots_bytes: of.by_snapshots,
+            referenced_bytes: of.referenced,
+            available_bytes: of.available,
+        }
     }
+}
+
+/// The datasets that use the most, in the order of their names, and how many are left out.
+fn most_used(all: Vec<DatasetSpace>) -> (Vec<Space>, usize) {
+    let mut all: Vec<Space> = all.into_iter().map(Space::from).collect();
     let left_out = all.len().saturating_sub(DATASETS_MAX);
     if left_out > 0 {
         all.sort_by_key(|s| std::cmp::Reverse(s.used_bytes));

@@ -173,6 +173,12 @@ impl Candidate {
         }
     }
 
+    /// The newest txg of which an uberblock was found.
+    #[must_use]
+    pub fn newest_txg(&self) -> Option<u64> {
+        self.uberblocks.iter().map(|found| found.uberblock.txg).max()
+    }
+
     /// The leaf of a vdev tree to build, for a leaf of `config`; `behind` is the result of
     /// [`Self::behind`] for the tree.
     #[must_use]

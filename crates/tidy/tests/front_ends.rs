@@ -1,4 +1,5 @@
-//! Who may name what reads a pool: views word figures that others have read.
+//! What front ends may name of a pool: views word figures that others have read, and no front end sees
+//! what a pool is made of on its devices.
 
 use tidy::source::{code, has_word, without_tests};
 use tidy::{report, rust_files};
@@ -41,6 +42,54 @@ fn views_read_no_pool() {
     );
 }
 
+/// Crates that reach pools through the operations of `engine`.
+const FRONT_ENDS: [&str; 9] =
+    ["agents", "control", "exports", "hostfs", "imported", "mount", "page", "views", "zinc"];
+
+/// What leads below these operations: records as they are on devices, the objects that files and
+/// volumes are kept in, and the tree of vdevs.
+const BELOW: [&str; 11] = [
+    ".phys",
+    ".dnode()",
+    ".object()",
+    ".next_block(",
+    ".vdevs()",
+    ".uberblock",
+    ".mos()",
+    ".used_breakdown",
+    "BlkPtr",
+    "Dnode",
+    "DmuType",
+];
+
+fn below_operations(files: &Files) -> Vec<String> {
+    let is_front_end = |path: &str| {
+        let product = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        product.is_some_and(|(name, _)| FRONT_ENDS.contains(&name))
+    };
+    let mut offences = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_front_end(path)) {
+        for (number, line) in without_tests(text) {
+            let found = BELOW.iter().find(|word| names(code(line), word));
+            offences.extend(found.map(|word| format!("{path}:{number}: {word}")));
+        }
+    }
+    offences
+}
+
+/// Whether a line has this call, field or type, and not one whose name is longer.
+fn names(line: &str, word: &str) -> bool {
+    let is_end = |c: char| !(c.is_alphanumeric() || c == '_');
+    let ends =
+        |at: usize| word.ends_with([')', '(']) || line[at..].chars().next().is_none_or(is_end);
+    line.match_indices(word).any(|(at, _)| ends(at + word.len()))
+}
+
+#[test]
+fn front_ends_see_no_structure_of_a_pool() {
+    report("what is below the operations of the engine", &below_operations(&rust_files()));
+}
+
 #[test]
 fn the_rules_can_fail() {
     let found = |text: &str| {
@@ -51,4 +100,12 @@ fn the_rules_can_fail() {
     assert_eq!(found("fn f(of: &PoolFacts) -> String { \"Pool of a Node\" }\n"), 0);
     let elsewhere = [("crates/zinc/src/new.rs".to_owned(), "use engine::Pool;\n".to_owned())];
     assert!(readers_in_views(&elsewhere).is_empty());
+
+    let found =
+        |path: &str, text: &str| below_operations(&[(path.to_owned(), text.to_owned())]).len();
+    let dnode = "let size = node.object().dnode().block_size();\n";
+    assert_eq!(found("crates/mount/src/new.rs", dnode), 1);
+    assert_eq!(found("crates/zdb/src/new.rs", dnode), 0);
+    assert_eq!(found("crates/page/src/new.rs", "let used = dir.phys.used;\n"), 1);
+    assert_eq!(found("crates/page/src/new.rs", "let space = of.physical;\n"), 0);
 }

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::Args;
+use engine::pools::{PoolFacts, newer_txg};
 use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -165,14 +166,11 @@ impl OpenArgs {
         if self.txg.is_some() || self.checkpoint {
             return None;
         }
-        let opened = pool.uberblock().txg;
-        let newest = pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max()?;
-        (newest > opened).then(|| {
-            format!(
-                "opened at txg {opened}, although the labels name txg {newest}: later changes \
-                 are not shown"
-            )
-        })
+        let (opened, newest) = (PoolFacts::of(pool).txg, newer_txg(pool)?);
+        Some(format!(
+            "opened at txg {opened}, although the labels name txg {newest}: later changes are not \
+             shown"
+        ))
     }
 }
 

@@ -17,6 +17,7 @@ mod acl;
 mod dir;
 mod error;
 mod fs;
+mod holes;
 pub mod names;
 mod node;
 mod op;

@@ -18,6 +18,7 @@ mod permissions;
 mod reserve;
 mod select;
 mod snapshots;
+mod space;
 mod upgrade;
 
 pub use create::Create;
@@ -30,4 +31,5 @@ pub use permissions::{Holder, Permissions, permissions};
 pub(crate) use reserve::{reserved, whole_volume};
 pub use select::{DatasetTypes, Missed, Select, SelectFilter, Selected, Selection};
 pub use snapshots::{bookmark, check_tag, hold, release, snapshot};
+pub use space::{DatasetSpace, spaces};
 pub use upgrade::{Upgraded, upgrade};

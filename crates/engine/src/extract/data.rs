@@ -5,7 +5,7 @@ use super::{ExtractObserver, Sink, TargetFile};
 use crate::{Error, Progress, Result};
 use dmu::Object;
 use std::fmt;
-use zpl::Volume;
+use zpl::{Node, Volume};
 
 /// Bytes read in one batch, at most (but always one block).
 const BATCH_BYTES: u64 = 8 << 20;
@@ -78,12 +78,56 @@ pub(super) fn copy(
     Ok(lost_bytes)
 }
 
-/// Reads a part of an object, up to the first block that cannot be read. Returns how many bytes
-/// were read, and what is lost behind them, as far as the part goes.
+/// The bytes of a file or volume, to be read as far as they are not lost.
 ///
-/// # Errors
-/// The object has no blocks at all.
-pub fn read_until_lost(object: &Object, at: u64, out: &mut [u8]) -> Result<(usize, Option<Lost>)> {
+/// ```
+/// use engine::extract::FileContent;
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::volume("tank/disk", 8 << 20)?.run(&pool)?;
+/// let volume = pool.volume("tank/disk")?;
+/// volume.write_at(4096, b"sector")?;
+/// let (content, mut bytes) = (FileContent::of_volume(&volume), [0; 6]);
+/// let (read, lost) = content.read_until_lost(4096, &mut bytes)?;
+/// assert_eq!((content.size(), read, &bytes), (8 << 20, 6, b"sector"));
+/// assert!(lost.is_none());
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub struct FileContent<'a> {
+    object: &'a Object,
+    size: u64,
+}
+
+impl<'a> FileContent<'a> {
+    /// Those of a regular file.
+    #[must_use]
+    pub fn of_file(node: &'a Node) -> Self {
+        Self { object: node.object(), size: node.size }
+    }
+
+    /// Those of a volume.
+    #[must_use]
+    pub fn of_volume(volume: &'a Volume) -> Self {
+        Self { object: volume.object(), size: volume.size() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads a part, up to the first block that cannot be read. Returns how many bytes were read,
+    /// and what is lost behind them, as far as the part goes.
+    ///
+    /// # Errors
+    /// There are no blocks at all.
+    pub fn read_until_lost(&self, at: u64, out: &mut [u8]) -> Result<(usize, Option<Lost>)> {
+        read_until_lost(self.object, at, out)
+    }
+}
+
+fn read_until_lost(object: &Object, at: u64, out: &mut [u8]) -> Result<(usize, Option<Lost>)> {
     let end = at.saturating_add(out.len() as u64);
     let mut lost: Option<Lost> = None;
     object.read_at_with(at, out, &mut |block, size, e| {

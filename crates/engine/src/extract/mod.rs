@@ -27,7 +27,7 @@ mod names;
 mod sink;
 mod walk;
 
-pub use data::{read_until_lost, volume};
+pub use data::{FileContent, volume};
 pub use failure::Lost;
 pub use names::escaped;
 pub use sink::{

@@ -311,7 +311,7 @@ impl Follower<'_> {
         // A dataset that is being received exists before it is complete.
         let is_new = |name: &str| {
             let _guard = pool.lock_datasets();
-            pool.dsl().by_name(name).map_or(true, |there| there.phys.is_inconsistent())
+            pool.dsl().by_name(name).map_or(true, |there| there.is_partly_received())
         };
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         let new: Vec<&str> = ends.map(|at| &name[..at]).filter(|name| is_new(name)).collect();

@@ -246,7 +246,7 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     for (name, _) in dsl.walk() {
         let Ok(dataset) = dsl.by_name(&name) else { continue };
         // A partly received dataset is mounted when it is complete.
-        if dsl.kind(&dataset) != DatasetKind::Filesystem || dataset.phys.is_inconsistent() {
+        if dsl.kind(&dataset) != DatasetKind::Filesystem || dataset.is_partly_received() {
             continue;
         }
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);

@@ -5,6 +5,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;
+use engine::pools::has_rotating_disks;
 use lab::advise;
 use lab::target::Target;
 use serde_json::json;
@@ -33,9 +34,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let pool = self.pool.open(session, &self.name)?;
-        let tree = pool.vdevs();
-        let mut devices = tree.leaves().filter_map(|leaf| leaf.device());
-        let guess = if devices.any(|device| device.is_rotating()) { "hdd-16t" } else { "nvme" };
+        let guess = if has_rotating_disks(&pool) { "hdd-16t" } else { "nvme" };
         let Target::Sim(Some(preset)) = Target::sim(self.disk.as_deref().unwrap_or(guess))? else {
             return Err(Failure::usage("which disk?").hint("`zinc lab presets` lists them"));
         };

@@ -6,9 +6,8 @@ use crate::failure::{FAILED, Failure};
 use crate::objsets::Sets;
 use crate::session::Session;
 use crate::ui;
-use engine::extract::{Lost, read_until_lost};
+use engine::extract::{FileContent, Lost};
 use engine::files::FileKind;
-use engine::objects::Object;
 use engine::places::GivenPlace;
 use engine::{DatasetKind, Pool, Volume};
 use std::process::ExitCode;
@@ -72,32 +71,31 @@ impl Args {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
             let volume = Volume::open(&sets.open(&found.dataset)?)?;
-            return self.bytes(session, place, volume.object(), volume.size());
+            return self.bytes(session, place, &FileContent::of_volume(&volume));
         }
         let fs = sets.filesystem(&found.dataset)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
-            FileKind::File => self.bytes(session, place, node.object(), node.size),
+            FileKind::File => self.bytes(session, place, &FileContent::of_file(&node)),
             FileKind::Dir => Err(Failure::new(format!("{}: a directory", place.shown()))),
             _ => Err(Failure::new(format!("{}: not a regular file", place.shown()))),
         }
     }
 
-    /// Writes the requested part of `size` bytes, up to the first that are lost.
+    /// Writes the requested part, up to the first bytes that are lost.
     fn bytes(
         &self,
         session: &Session,
         place: &GivenPlace,
-        object: &Object,
-        size: u64,
+        content: &FileContent<'_>,
     ) -> Result<bool, Failure> {
         let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
-        let end = size.min(wanted);
+        let end = content.size().min(wanted);
         let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];
         let mut at = self.offset;
         while at < end {
             let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            let (read, lost) = read_until_lost(object, at, &mut buffer[..n])?;
+            let (read, lost) = content.read_until_lost(at, &mut buffer[..n])?;
             session.check()?;
             if ui::out_bytes(session, &buffer[..read]).is_err() {
                 // Why becomes the exit code.

@@ -7,8 +7,7 @@ use crate::session::Session;
 use crate::ui;
 use engine::check::{CheckOptions, Issue, Report, Verify};
 use engine::pools::{DamagedObject, Verdict};
-use engine::{OpenOptions, Pool};
-use engine::{Progress, check};
+use engine::{Pool, Progress, check};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,20 +106,16 @@ impl Args {
     /// Opens every txg in turn and judges it.
     fn txgs(&self, session: &Session, newest: &Pool) -> ExitCode {
         let mut rows = Vec::new();
-        for c in engine::pools::by_txg(&newest.candidate().uberblocks) {
-            let ub = c.uberblock;
-            let options = OpenOptions { txg: Some(ub.txg), ..self.pool.options(session) };
-            let (state, detail) = match Pool::open_candidate(newest.candidate(), &options) {
-                Ok(pool) => match check::verdict(&pool) {
-                    Verdict::Intact => ("intact", String::new()),
-                    Verdict::Partial { lost, first } => {
-                        ("partial", format!("{lost} lost, first {first}"))
-                    }
-                    Verdict::Lost(why) => ("lost", why),
-                },
+        for found in check::judge_txgs(newest, &self.pool.options(session)) {
+            let (state, detail) = match found.verdict {
+                Ok(Verdict::Intact) => ("intact", String::new()),
+                Ok(Verdict::Partial { lost, first }) => {
+                    ("partial", format!("{lost} lost, first {first}"))
+                }
+                Ok(Verdict::Lost(why)) => ("lost", why),
                 Err(e) => ("lost", e.to_string()),
             };
-            rows.push((ub.txg, ub.timestamp, c.copies, state, detail));
+            rows.push((found.txg, found.timestamp, found.copies, state, detail));
         }
         if self.json {
             let row = |(txg, time, copies, state, detail): &(u64, u64, usize, &str, String)| {
@@ -160,7 +155,7 @@ fn with_progress(session: &Session, pool: &Pool, options: &CheckOptions, wanted:
         return check::run(pool, options, &progress);
     }
     let done = AtomicBool::new(false);
-    let total: u64 = pool.vdevs().tops().map(|t| t.asize()).sum();
+    let total = check::bytes_max(pool);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let start = Instant::now();

@@ -12,6 +12,7 @@ use crate::ui;
 use engine::Progress;
 use engine::extract::ExtractObserver as _;
 use engine::places::GivenPlace;
+use engine::pools::PoolFacts;
 use engine::rescue::Rescue;
 use hostfs::Dir;
 use hostfs::rescue::{LOG_NAME, Log};
@@ -70,7 +71,7 @@ impl Verb for Args {
             object(json!({
                 "pool": pool.name(),
                 "guid": pool.guid().to_string(),
-                "txg": pool.uberblock().txg,
+                "txg": PoolFacts::of(&pool).txg,
                 "source": place.shown(),
             })),
         );

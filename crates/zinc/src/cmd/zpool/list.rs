@@ -254,6 +254,5 @@ fn columns(text: &str) -> Result<Vec<Column>, Failure> {
 }
 
 fn is_exported_and_well(session: &Session, pool: &Pool) -> bool {
-    let state = pool.vdevs().root().state().to_string();
-    super::is_exported(session, pool) && state == "ONLINE"
+    super::is_exported(session, pool) && pool.health() == "ONLINE"
 }

@@ -155,6 +155,6 @@ impl Command {
 
 /// It was exported, and is not imported here to be read only, which its labels do not tell.
 fn is_exported(session: &Session, pool: &Pool) -> bool {
-    let is_known = || crate::known::pools(session).by_guid(pool.config().pool_guid).is_some();
+    let is_known = || crate::known::pools(session).by_guid(pool.guid()).is_some();
     pool.label_state() == CandidateState::Exported && !is_known()
 }
