@@ -10,7 +10,7 @@
 //! Nothing is cached here but unlocked keys ([`Keyring`]): blocks are cached below. A value that
 //! was read stays true in a pool that is opened for reading. One that is open for writing changes
 //! with each txg: what is read of several objects, which a name already is, fits together only
-//! while the caller keeps the sync thread out (`pool::Pool::lock_datasets`).
+//! while the caller keeps the sync thread out (`pool::Pool::datasets`).
 #![forbid(unsafe_code)]
 
 pub mod access;

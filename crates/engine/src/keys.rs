@@ -186,9 +186,9 @@ impl KeyOptions {
 /// Whether the file system of this name is encrypted; false where there is none.
 #[must_use]
 pub fn is_encrypted(pool: &Pool, name: &str) -> bool {
-    let _guard = pool.lock_datasets();
-    let dir = pool.dsl().dir_by_name(name);
-    dir.and_then(|dir| pool.dsl().key_object(&dir)).is_ok_and(|object| object.is_some())
+    let dsl = pool.datasets();
+    let dir = dsl.dir_by_name(name);
+    dir.and_then(|dir| dsl.key_object(&dir)).is_ok_and(|object| object.is_some())
 }
 
 /// An encryption root.
@@ -222,15 +222,14 @@ impl EncryptionRoot {
 /// # Errors
 /// There is no such dataset, it is not encrypted, or has the key of another.
 pub fn root_at(pool: &Pool, name: &str) -> Result<EncryptionRoot> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     let dataset = dsl.by_name(name)?;
     let info = dsl.needed_key(name)?;
     if info.root_dir != dataset.dir.object {
         let root = dsl.dir_name(info.root_dir)?;
         return Err(Error::against(Rule::NotAnEncryptionRoot).at(Place::Dataset(root)).of(name));
     }
-    described(dsl, &dataset, &info)
+    described(&dsl, &dataset, &info)
 }
 
 /// The encryption root that the dataset `name` has the key of; `None`: it is not encrypted, or not
@@ -239,8 +238,7 @@ pub fn root_at(pool: &Pool, name: &str) -> Result<EncryptionRoot> {
 pub fn root_of(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
     let name = name.split(['@', '#']).next().unwrap_or(name);
     let root = {
-        let _guard = pool.lock_datasets();
-        let dsl = pool.dsl();
+        let dsl = pool.datasets();
         let info = dsl.needed_key(name).ok()?;
         dsl.dir_name(info.root_dir).ok()?
     };
@@ -267,7 +265,7 @@ pub fn root_of(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
 #[must_use]
 pub fn needed_by(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
     let mut above = std::iter::successors(Some(name), |n| Some(n.rsplit_once('/')?.0));
-    let there = above.find(|n| pool.dsl().dir_by_name(n).is_ok())?;
+    let there = above.find(|n| pool.datasets().dir_by_name(n).is_ok())?;
     root_of(pool, there).filter(|root| !root.is_loaded)
 }
 
@@ -285,8 +283,7 @@ fn described(dsl: &Dsl, dataset: &dsl::Dataset, info: &KeyInfo) -> Result<Encryp
 /// # Errors
 /// There is no such dataset, or it cannot be read.
 pub fn roots_below(pool: &Pool, name: &str) -> Result<Vec<EncryptionRoot>> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     dsl.dir_by_name(name)?;
     let mut out = Vec::new();
     for (found, dir) in dsl.walk() {
@@ -298,7 +295,7 @@ pub fn roots_below(pool: &Pool, name: &str) -> Result<Vec<EncryptionRoot>> {
             continue;
         };
         if let Some(head) = dsl.head(&dir)? {
-            out.push(described(dsl, &head, &info)?);
+            out.push(described(&dsl, &head, &info)?);
         }
     }
     Ok(out)
@@ -309,8 +306,8 @@ pub fn roots_below(pool: &Pool, name: &str) -> Result<Vec<EncryptionRoot>> {
 /// # Errors
 /// It is none, or they cannot be read.
 pub fn datasets_of(pool: &Pool, name: &str) -> Result<Vec<String>> {
-    let _guard = pool.lock_datasets();
-    Ok(pool.dsl().under_root(name)?.into_iter().map(|head| head.name).collect())
+    let dsl = pool.datasets();
+    Ok(dsl.under_root(name)?.into_iter().map(|head| head.name).collect())
 }
 
 /// Whether what its user gave is the key of the encryption root that `name` belongs to: nothing is
@@ -319,8 +316,8 @@ pub fn datasets_of(pool: &Pool, name: &str) -> Result<Vec<String>> {
 /// # Errors
 /// It is not.
 pub fn verify(pool: &Pool, name: &str, given: &[u8]) -> Result<()> {
-    let _guard = pool.lock_datasets();
-    Ok(pool.dsl().check_key(name, given)?)
+    let dsl = pool.datasets();
+    Ok(dsl.check_key(name, given)?)
 }
 
 /// Loads the key of an encryption root.
@@ -355,8 +352,7 @@ pub fn required_change(
     wish: &KeyOptions,
 ) -> Result<(KeyOptions, RequiredKey)> {
     let (info, location) = {
-        let _guard = pool.lock_datasets();
-        let dsl = pool.dsl();
+        let dsl = pool.datasets();
         let head = dsl.by_name(name)?;
         let info = dsl.needed_key(name)?;
         if !dsl.is_unlocked(&head)? {
@@ -364,7 +360,7 @@ pub fn required_change(
             return Err(dsl::Error::Key { dataset, error }.into());
         }
         let is_root = info.root_dir == head.dir.object;
-        let location = is_root.then(|| described(dsl, &head, &info)).transpose()?;
+        let location = is_root.then(|| described(&dsl, &head, &info)).transpose()?;
         (info, location.map(|root| root.location))
     };
     if location.is_none() && wish.format.is_none() {

@@ -76,11 +76,10 @@
 //! # Reading while the pool changes
 //!
 //! The operations of this crate may run beside each other and beside changes. The methods of
-//! [`Dsl`] ([`Pool::dsl`]) are plain reads: each reads several objects of the pool, and a txg that
-//! becomes durable between two of them can make the second one fail with "no such object". In a
-//! pool that is open for writing they are called while the guard of [`Pool::lock_datasets`] lives,
-//! which is held briefly: no txg becomes durable meanwhile, so it is not held over a change, a
-//! wait, or another operation of this crate.
+//! [`Dsl`] are plain reads: each reads several objects of the pool, and a txg that becomes durable
+//! between two of them could make the second one fail with "no such object". So they are reached
+//! through the guard [`Datasets`] ([`Pool::datasets`]), which is held briefly: no txg becomes
+//! durable meanwhile, so it is not held over a change, a wait, or another operation of this crate.
 //!
 //! # When something is durable
 //!
@@ -167,16 +166,16 @@ pub use datasets::Create;
 pub use dmu::Objset;
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
-/// let root = pool.view().dsl().by_name("tank")?;
+/// let root = pool.view().datasets().by_name("tank")?;
 /// assert!(!root.is_snapshot());
-/// assert_eq!(pool.view().dsl().kind(&root), engine::DatasetKind::Filesystem);
+/// assert_eq!(pool.view().datasets().kind(&root), engine::DatasetKind::Filesystem);
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use dsl::Dataset;
 /// ```
 /// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// engine::Create::filesystem("tank/home")?.run(&pool)?;
-/// let dsl = pool.view().dsl();
+/// let dsl = pool.view().datasets();
 /// let children = dsl.children(&dsl.by_name("tank")?.dir)?;
 /// assert!(children.iter().any(|child| child.name == "tank/home"));
 /// # Ok::<(), engine::Error>(())
@@ -242,7 +241,7 @@ pub use pool::Pool;
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use pool::live::LivePool;
-pub use pool::{Candidate, OpenOptions, SearchOptions};
+pub use pool::{Candidate, Datasets, OpenOptions, SearchOptions};
 /// ```
 /// use engine::Progress;
 ///

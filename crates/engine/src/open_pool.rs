@@ -59,7 +59,7 @@ impl OpenPool {
         match self {
             Self::Live(pool) if !name.contains('@') => Ok(pool.filesystem(name)?),
             _ => {
-                let _guard = self.view().lock_datasets();
+                let _datasets = self.view().datasets();
                 Ok(self.view().filesystem(name)?)
             }
         }
@@ -73,7 +73,7 @@ impl OpenPool {
         match self {
             Self::Live(pool) if !name.contains('@') => Ok(pool.volume(name)?),
             _ => {
-                let _guard = self.view().lock_datasets();
+                let _datasets = self.view().datasets();
                 Ok(self.view().volume(name)?)
             }
         }
@@ -86,9 +86,10 @@ impl OpenPool {
     /// The dataset is not there, or cannot be read.
     pub fn is_behind(&self, name: &str) -> Result<bool> {
         let Self::ReadOnly(pool) = self else { return Ok(false) };
-        let dataset = pool.dsl().by_name(name)?;
+        let datasets = pool.datasets();
+        let dataset = datasets.by_name(name)?;
         let is_pending = |objset| replay::is_pending(pool, &objset);
-        Ok(!dataset.is_snapshot() && pool.dsl().objset(&dataset).map(is_pending)?)
+        Ok(!dataset.is_snapshot() && datasets.objset(&dataset).map(is_pending)?)
     }
 
     /// The same, without keeping it open.

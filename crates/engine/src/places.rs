@@ -98,13 +98,13 @@ impl GivenPlace {
     /// # Errors
     /// See [`PlaceNotFound`].
     pub fn find(&self, pool: &Pool) -> std::result::Result<FoundPlace, PlaceNotFound> {
-        let _guard = pool.lock_datasets();
+        let dsl = pool.datasets();
         let text = &self.resolved_in(pool);
         let mut error = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);
         for end in colons.chain([text.len()]) {
             let Ok(name) = std::str::from_utf8(text.get(..end).unwrap_or_default()) else { break };
-            match pool.dsl().by_name(name) {
+            match dsl.by_name(name) {
                 Ok(dataset) => {
                     let path = text.get(end + 1..).map(<[u8]>::to_vec);
                     return Ok(FoundPlace { dataset, path });

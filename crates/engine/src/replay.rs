@@ -13,7 +13,7 @@ use zpl::replay::{self, ReplayReport, Settings};
 /// When the object set or a property the replay needs cannot be read. A record that cannot be
 /// applied is not an error: the report has it.
 pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayReport>)> {
-    let objset = pool.dsl().objset(dataset)?;
+    let objset = pool.datasets().objset(dataset)?;
     if dataset.is_snapshot() {
         return Ok((objset, None));
     }
@@ -46,7 +46,7 @@ pub fn is_pending(pool: &Pool, objset: &Objset) -> bool {
 
 /// The properties of the dataset that apply to new blocks.
 fn settings(pool: &Pool, dataset: &Dataset) -> Result<Settings> {
-    let stored = pool.dsl().stored(dataset)?;
+    let stored = pool.datasets().stored(dataset)?;
     let mut settings = Settings::new(pool.uberblock().txg);
     if let Some(size) = stored.number("recordsize").filter(|n| n.is_power_of_two()) {
         settings.record_size = size;

@@ -59,7 +59,7 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 ///     observer: &|_dataset| Box::new(reports.clone()),
 ///     keep: Preserve::ALL,
 ///     force: false,
-///     open: &|dataset| Ok(pool.dsl().objset(dataset)?),
+///     open: &|dataset| Ok(pool.datasets().objset(dataset)?),
 ///     progress: &progress,
 /// };
 /// rescue.datasets("", true, false);
@@ -91,7 +91,8 @@ impl<S: Sink> Rescue<'_, S> {
     /// An empty name is that of the whole pool: also of what damage has cut off from the tree.
     pub fn datasets(&self, top: &str, all: bool, snapshots: bool) {
         let inside = |n: &str| n.strip_prefix(top).is_some_and(|r| r.starts_with('/'));
-        for (name, dataset) in self.pool.dsl().datasets() {
+        let datasets = self.pool.datasets().datasets();
+        for (name, dataset) in datasets {
             let (head, snapshot) = match name.split_once('@') {
                 Some((head, _)) => (head, true),
                 None => (name.as_str(), false),
@@ -122,12 +123,12 @@ impl<S: Sink> Rescue<'_, S> {
 
     fn try_dataset(&self, dataset: &Dataset, observer: &dyn ExtractObserver) -> Result<(), String> {
         let text = |e: io::Error| e.to_string();
-        if !self.pool.dsl().is_unlocked(dataset).unwrap_or(true) {
+        if !self.pool.datasets().is_unlocked(dataset).unwrap_or(true) {
             return Err("encrypted, and its key is not loaded".to_owned());
         }
         let objset = (self.open)(dataset).map_err(|e| e.to_string())?;
         let folder = self.own_name(dataset.name.replace('/', "%").as_bytes());
-        if self.pool.dsl().kind(dataset) == DatasetKind::Volume {
+        if self.pool.datasets().kind(dataset) == DatasetKind::Volume {
             let volume = Volume::open(&objset).map_err(|e| e.to_string())?;
             return self.image(&volume, &[&folder[..], b".img"].concat(), observer);
         }

@@ -3,9 +3,8 @@
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::write::{PropertyChange, parse_value};
-use dsl::{Dataset, DatasetKind, PropertyContext, Refusal, StoredValue};
+use dsl::{Dataset, DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
-use pool::live::LivePool;
 
 /// Judges a text as the value of a property of a `kind` of dataset, which is being made when
 /// `is_new`. A property can be named by the heading of its column.
@@ -78,8 +77,8 @@ pub(crate) fn number_change(name: &str, n: u64) -> PropertyChange {
 }
 
 /// The number that a property of a dataset has; 0 without one.
-pub(crate) fn numeric(pool: &LivePool, dataset: &Dataset, name: &str) -> Result<u64> {
-    let found = pool.view().dsl().property(dataset, &PropertyContext::default(), name)?;
+pub(crate) fn numeric(dsl: &Dsl, dataset: &Dataset, name: &str) -> Result<u64> {
+    let found = dsl.property(dataset, &PropertyContext::default(), name)?;
     Ok(found.and_then(|p| p.number()).unwrap_or(0))
 }
 

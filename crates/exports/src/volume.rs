@@ -30,14 +30,13 @@ struct Exported {
 impl Exported {
     /// Its name now.
     fn name(&self) -> Result<String, Error> {
-        let _guard = self.pool.view().lock_datasets();
-        Ok(self.pool.view().dsl().name_of(self.object)?)
+        let dsl = self.pool.view().datasets();
+        Ok(dsl.name_of(self.object)?)
     }
 
     /// Its property `readonly`.
     fn is_read_only(&self) -> Result<bool, Error> {
-        let _guard = self.pool.view().lock_datasets();
-        let dsl = self.pool.view().dsl();
+        let dsl = self.pool.view().datasets();
         let dataset = dsl.by_name(&dsl.name_of(self.object)?)?;
         let context = PropertyContext { pool_size: None, altroot: None };
         let property = dsl.property(&dataset, &context, "readonly")?;
@@ -76,8 +75,8 @@ impl VolumeSource {
             OpenPool::ReadOnly(_) => None,
         };
         let object = {
-            let _guard = pool.view().lock_datasets();
-            pool.view().dsl().by_name(name)?.object
+            let dsl = pool.view().datasets();
+            dsl.by_name(name)?.object
         };
         let exported = Exported { pool, object };
         let source = Self { exported, name: name.to_owned(), is_read_only, _in_use: in_use };
@@ -89,8 +88,7 @@ impl VolumeSource {
     fn snapshots(&self) -> Result<Vec<String>, Error> {
         let name = self.exported.name()?;
         let view = self.exported.pool.view();
-        let dsl = view.dsl();
-        let _guard = view.lock_datasets();
+        let dsl = view.datasets();
         let (head, own) = name.split_once('@').map_or((&*name, None), |(h, s)| (h, Some(s)));
         let all = dsl.snapshots(&dsl.by_name(head)?)?;
         let names = all.iter().filter_map(|snapshot| Some(snapshot.name.split_once('@')?.1));

@@ -129,8 +129,7 @@ pub fn space_of(pool: &OpenPool, name: &str) -> SpaceFn {
     let (pool, name) = (pool.downgrade(), name.to_owned());
     Arc::new(move || {
         let pool = pool.upgrade()?;
-        let _guard = pool.view().lock_datasets();
-        let dsl = pool.view().dsl();
+        let dsl = pool.view().datasets();
         let dataset = dsl.by_name(&name).ok()?;
         let available = match dataset.is_snapshot() {
             true => 0,

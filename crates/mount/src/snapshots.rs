@@ -136,8 +136,7 @@ impl Snapshots {
     /// All, oldest first.
     pub(crate) fn all(&self) -> FuseResult<Vec<Listed>> {
         let pool = self.pool()?;
-        let _guard = pool.view().lock_datasets();
-        let dsl = pool.view().dsl();
+        let dsl = pool.view().datasets();
         let all = dsl.by_name(&self.name).and_then(|head| dsl.snapshots(&head));
         Ok(all.map_err(|_| Errno::EIO)?.iter().map(Listed::of).collect())
     }
@@ -146,16 +145,15 @@ impl Snapshots {
     pub(crate) fn find(&self, name: &[u8]) -> FuseResult<Listed> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         let pool = self.pool()?;
-        let _guard = pool.view().lock_datasets();
-        let found = pool.view().dsl().by_name(&format!("{}@{name}", self.name));
+        let dsl = pool.view().datasets();
+        let found = dsl.by_name(&format!("{}@{name}", self.name));
         found.map(|dataset| Listed::of(&dataset)).map_err(|_| Errno::ENOENT)
     }
 
     /// The property `snapdir` for the directory.
     pub(crate) fn mode(&self) -> SnapdirMode {
         let Ok(pool) = self.pool() else { return SnapdirMode::Hidden };
-        let _guard = pool.view().lock_datasets();
-        let dsl = pool.view().dsl();
+        let dsl = pool.view().datasets();
         let value = dsl.by_name(&self.name).and_then(|head| {
             dsl.property(&head, &PropertyContext { pool_size: None, altroot: None }, "snapdir")
         });
@@ -195,8 +193,8 @@ impl Snapshots {
         let one = open.get(slot).ok_or(Errno::ESTALE)?;
         let durable = pool.last_synced();
         if one.seen.load(Ordering::Relaxed) != durable {
-            let _guard = pool.view().lock_datasets();
-            let found = pool.view().dsl().by_name(&one.name);
+            let dsl = pool.view().datasets();
+            let found = dsl.by_name(&one.name);
             match found {
                 Ok(dataset) if dataset.object == one.dataset => {
                     one.seen.store(durable, Ordering::Relaxed);

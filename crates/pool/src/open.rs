@@ -24,6 +24,7 @@ use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use rt::Rt;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use vdev::{DeflateRatio, ErrorCounts, VdevState, VdevTree};
 use zio::Reader;
@@ -189,8 +190,33 @@ pub struct Pool {
 /// The word for the state of a pool that takes no more changes.
 pub const SUSPENDED: &str = "SUSPENDED";
 
-/// As long as it lives nothing changes the tree of datasets. See [`Pool::lock_datasets`].
-pub struct DatasetsGuard<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
+/// The datasets of a pool, kept as they are as long as this lives. See [`Pool::datasets`].
+pub struct Datasets<'a> {
+    pool: &'a Pool,
+    guard: Option<ReadGuard<'a>>,
+}
+
+impl<'a> Datasets<'a> {
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &'a Pool {
+        self.pool
+    }
+
+    /// They may be others as soon as this is dropped: the pool is open for writing.
+    #[must_use]
+    pub fn can_change(&self) -> bool {
+        self.guard.is_some()
+    }
+}
+
+impl Deref for Datasets<'_> {
+    type Target = Dsl;
+
+    fn deref(&self) -> &Dsl {
+        &self.pool.dsl
+    }
+}
 
 impl Pool {
     /// Searches for the pool with this name or guid and opens it. Which one is meant says
@@ -326,13 +352,13 @@ impl Pool {
         self.scan.is_some()
     }
 
-    /// Keeps the datasets of a pool that is open for writing as they are, so that what is read of
-    /// several objects through [`Self::dsl`] fits together; `None` when they never change. No txg
-    /// becomes durable meanwhile: it is for some reads, and not for anything that waits, asks the
-    /// pool for a change, or takes this guard again, which would wait for itself.
+    /// The datasets, to be read. Those of a pool that is open for writing stay as they are as long
+    /// as this lives, so that what is read of several objects fits together: no txg becomes durable
+    /// meanwhile. So it is for some reads, and not for anything that waits, asks the pool for a
+    /// change, or takes this again, which would wait for itself.
     #[must_use]
-    pub fn lock_datasets(&self) -> Option<DatasetsGuard<'_>> {
-        self.gate.as_ref().map(|gate| DatasetsGuard(gate.read()))
+    pub fn datasets(&self) -> Datasets<'_> {
+        Datasets { pool: self, guard: self.gate.as_ref().map(|gate| gate.read()) }
     }
 
     /// From now on its keys are those of `dsl`.
@@ -479,7 +505,8 @@ impl Pool {
         &self.mos
     }
 
-    /// The datasets.
+    /// The datasets of a pool that nothing changes meanwhile: one that is open for reading, or
+    /// whose only user is the caller. Else it is [`Self::datasets`].
     #[must_use]
     pub fn dsl(&self) -> &Dsl {
         &self.dsl

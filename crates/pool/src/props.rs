@@ -85,7 +85,7 @@ impl Pool {
 
     /// The number that a property was set to.
     pub(crate) fn stored_number(&self, name: &str) -> dmu::Result<Option<u64>> {
-        let _guard = self.lock_datasets();
+        let _datasets = self.datasets();
         Ok(self.stored_properties()?.numbers.get(name).copied())
     }
 

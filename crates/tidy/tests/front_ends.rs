@@ -1,5 +1,5 @@
-//! What front ends may name of a pool: views word figures that others have read, and no front end sees
-//! what a pool is made of on its devices.
+//! What front ends may name of a pool: views word figures that others have read, no front end sees
+//! what a pool is made of on its devices, and datasets are read through their guard.
 
 use tidy::source::{code, has_word, without_tests};
 use tidy::{report, rust_files};
@@ -48,13 +48,14 @@ const FRONT_ENDS: [&str; 9] =
 
 /// What leads below these operations: records as they are on devices, the objects that files and
 /// volumes are kept in, and the tree of vdevs.
-const BELOW: [&str; 11] = [
+const BELOW: [&str; 12] = [
+    ".dsl()",
     ".phys",
     ".dnode()",
     ".object()",
     ".next_block(",
     ".vdevs()",
-    ".uberblock",
+    ".uberblock()",
     ".mos()",
     ".used_breakdown",
     "BlkPtr",
@@ -90,6 +91,22 @@ fn front_ends_see_no_structure_of_a_pool() {
     report("what is below the operations of the engine", &below_operations(&rust_files()));
 }
 
+/// Reads of several objects of a pool that do not keep it from changing between them.
+fn unguarded_reads(files: &Files) -> Vec<String> {
+    let mut offences = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with("crates/engine/src/")) {
+        let lines = without_tests(text).filter(|(_, line)| names(code(line), ".dsl()"));
+        offences.extend(lines.map(|(number, _)| format!("{path}:{number}: `.dsl()`")));
+    }
+    offences
+}
+
+#[test]
+fn datasets_are_read_through_their_guard() {
+    let rule = "datasets are read through `Pool::datasets`, which keeps them as they are";
+    report(rule, &unguarded_reads(&rust_files()));
+}
+
 #[test]
 fn the_rules_can_fail() {
     let found = |text: &str| {
@@ -100,6 +117,10 @@ fn the_rules_can_fail() {
     assert_eq!(found("fn f(of: &PoolFacts) -> String { \"Pool of a Node\" }\n"), 0);
     let elsewhere = [("crates/zinc/src/new.rs".to_owned(), "use engine::Pool;\n".to_owned())];
     assert!(readers_in_views(&elsewhere).is_empty());
+
+    let read = "fn f(pool: &Pool) {\n    pool.dsl().walk();\n}\n";
+    let read = |path: &str| unguarded_reads(&[(path.to_owned(), read.to_owned())]).len();
+    assert_eq!((read("crates/engine/src/new.rs"), read("crates/zdb/src/new.rs")), (1, 0));
 
     let found =
         |path: &str, text: &str| below_operations(&[(path.to_owned(), text.to_owned())]).len();

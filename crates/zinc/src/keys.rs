@@ -33,7 +33,7 @@ impl OpenArgs {
             };
             let (dataset, location) = spec.split_once('=').ok_or_else(usage)?;
             let key = from_location(session, dataset, location)?.ok_or_else(usage)?;
-            pool.dsl().load_key(dataset, &key)?;
+            pool.datasets().load_key(dataset, &key)?;
         }
         if self.ask {
             ask(session, pool)?;
@@ -51,7 +51,7 @@ pub fn load_secret(
 ) -> Result<(), Failure> {
     keep_in();
     if let Some(key) = from_location(session, dataset, word)? {
-        pool.dsl().load_key(dataset, &key)?;
+        pool.datasets().load_key(dataset, &key)?;
         return Ok(());
     }
     ui::note(
@@ -59,7 +59,7 @@ pub fn load_secret(
         "warning: every user can see a key on a command line; -K takes file:///PATH, fd:N \
          and prompt too",
     );
-    pool.dsl().load_key(dataset, word.as_bytes())?;
+    pool.datasets().load_key(dataset, word.as_bytes())?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn load_file(session: &Session, pool: &Pool, path: &Path) -> Result<(), Failure>
     }
     for (dataset, key) in keys {
         if dataset.split('/').next() == Some(pool.name()) {
-            pool.dsl().load_key(&dataset, &key)?;
+            pool.datasets().load_key(&dataset, &key)?;
         }
     }
     Ok(())
@@ -185,7 +185,7 @@ fn typed(session: &Session, question: &str) -> Result<KeyBytes, Failure> {
 fn ask(session: &Session, pool: &Pool) -> Result<(), Failure> {
     for root in keys::roots_below(pool, pool.name())?.iter().filter(|root| !root.is_loaded) {
         let key = typed(session, &format!("Key of '{}': ", root.name))?;
-        pool.dsl().load_key(&root.name, &key)?;
+        pool.datasets().load_key(&root.name, &key)?;
     }
     Ok(())
 }

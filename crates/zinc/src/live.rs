@@ -170,7 +170,7 @@ pub fn look(
     check_start(name)?;
     let seen = |pool: engine::Pool| {
         if session.user() == 0 {
-            pool.dsl().ignore_limits();
+            pool.datasets().ignore_limits();
         }
         pool
     };

@@ -39,7 +39,7 @@ impl<'a> Sets<'a> {
         if let Some(Ok(in_use)) = held.map(|pool| pool.hold_open(&dataset.name)) {
             self.in_use.lock().unwrap_or_else(PoisonError::into_inner).push(in_use);
         }
-        let as_it_is = self.pool.dsl().objset(dataset)?;
+        let as_it_is = self.pool.datasets().objset(dataset)?;
         if !self.args.replay && !self.is_behind(dataset, &as_it_is) {
             return Ok(as_it_is);
         }

@@ -148,15 +148,15 @@ impl Create {
         // Missing parents are encrypted like the nearest dataset that exists.
         let ends = self.name.rmatch_indices('/').map(|(at, _)| at);
         let above = ends.filter_map(|at| self.name.get(..at));
-        let mut above = above.filter(|name| pool.dsl().dir_by_name(name).is_ok());
+        let mut above = above.filter(|name| pool.datasets().dir_by_name(name).is_ok());
         self.wish.required_key(above.next().is_some_and(|name| is_encrypted(pool, name)))
     }
 
     /// Whether a key is used that a dataset above it has.
     #[must_use]
     pub fn uses_key_above(&self, pool: &Pool) -> bool {
-        let _guard = pool.lock_datasets();
-        !self.wish.is_off() || self.parents && !missing_above(pool.dsl(), &self.name).is_empty()
+        let dsl = pool.datasets();
+        !self.wish.is_off() || self.parents && !missing_above(&dsl, &self.name).is_empty()
     }
 
     /// Gives it its own key, which its user gave.
@@ -232,8 +232,8 @@ impl Create {
     /// Whether the dataset exists already and nothing more is requested.
     #[must_use]
     pub fn is_done(&self, pool: &Pool) -> bool {
-        let _guard = pool.lock_datasets();
-        self.parents && pool.dsl().dir_by_name(&self.name).is_ok()
+        let dsl = pool.datasets();
+        self.parents && dsl.dir_by_name(&self.name).is_ok()
     }
 
     /// Whether it could be made, as far as can be seen without making it.
@@ -241,11 +241,11 @@ impl Create {
     /// # Errors
     /// Why it could not.
     pub fn check(&self, pool: &Pool) -> Result<()> {
-        let _guard = pool.lock_datasets();
-        if self.parents && !missing_above(pool.dsl(), &self.name).is_empty() {
+        let dsl = pool.datasets();
+        if self.parents && !missing_above(&dsl, &self.name).is_empty() {
             return Ok(());
         }
-        check_create(pool.dsl(), &self.name).map_err(|e| below_missing(&self.name, e.into()))?;
+        check_create(&dsl, &self.name).map_err(|e| below_missing(&self.name, e.into()))?;
         Ok(())
     }
 
@@ -268,8 +268,8 @@ impl Create {
         let mut changes = self.properties.clone();
         let (Some(volume), Some(size)) = (&self.volume, self.volume_size()) else {
             let new = {
-                let _guard = pool.view().lock_datasets();
-                names_below(pool.view().dsl(), parent(&self.name), &changes)?
+                let dsl = pool.view().datasets();
+                names_below(&dsl, parent(&self.name), &changes)?
             };
             let new = owned(new, self.owner);
             return Ok(pool.create_filesystem_as(&self.name, new, changes, encryption)?);
@@ -300,13 +300,13 @@ fn missing_above(dsl: &Dsl, name: &str) -> Vec<String> {
 /// Makes what is missing above `name`.
 pub(super) fn make_above(pool: &LivePool, name: &str, owner: (u64, u64)) -> Result<()> {
     let all = {
-        let _guard = pool.view().lock_datasets();
-        missing_above(pool.view().dsl(), name)
+        let dsl = pool.view().datasets();
+        missing_above(&dsl, name)
     };
     for missing in all {
         let new = {
-            let _guard = pool.view().lock_datasets();
-            names_below(pool.view().dsl(), parent(&missing), &[])?
+            let dsl = pool.view().datasets();
+            names_below(&dsl, parent(&missing), &[])?
         };
         pool.create_filesystem(&missing, owned(new, owner), Vec::new())?;
     }

@@ -85,8 +85,8 @@ impl Destroy {
     /// # Errors
     /// There is no such dataset, or clones are in the way.
     pub fn plan(&self, pool: &Pool) -> Result<DestroyPlan> {
-        let _guard = pool.lock_datasets();
-        let steps = self.steps(pool.dsl())?;
+        let dsl = pool.datasets();
+        let steps = self.steps(&dsl)?;
         Ok(DestroyPlan { name: self.name.clone(), steps, deferred: self.deferred })
     }
 
@@ -139,8 +139,8 @@ impl DestroyPlan {
     pub fn reclaims(&self, pool: &Pool) -> Result<Option<u64>> {
         match self.steps.last() {
             Some(Step::Snapshots(names)) if self.name.contains('@') => {
-                let _guard = pool.lock_datasets();
-                Ok(Some(reclaimed(pool.dsl(), names)?))
+                let dsl = pool.datasets();
+                Ok(Some(reclaimed(&dsl, names)?))
             }
             _ => Ok(None),
         }

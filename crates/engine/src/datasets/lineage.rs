@@ -67,10 +67,10 @@ impl MakeClone {
     /// It was not made. Missing parents may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         let (origin, kind) = {
-            let _guard = pool.view().lock_datasets();
-            let origin = pool.view().dsl().by_name(&self.origin);
+            let dsl = pool.view().datasets();
+            let origin = dsl.by_name(&self.origin);
             let origin = origin.map_err(|e| Error::from(e).of(&self.origin))?;
-            let kind = pool.view().dsl().kind(&origin);
+            let kind = dsl.kind(&origin);
             (origin, kind)
         };
         let is_auto = |(name, value): &&(String, String)| {
@@ -88,8 +88,8 @@ impl MakeClone {
         }
         if self.parents {
             let is_there = {
-                let _guard = pool.view().lock_datasets();
-                pool.view().dsl().dir_by_name(&self.name).is_ok()
+                let dsl = pool.view().datasets();
+                dsl.dir_by_name(&self.name).is_ok()
             };
             if is_there {
                 return Ok(());
@@ -100,8 +100,8 @@ impl MakeClone {
         changes.retain(|change| change.name != "version");
         if let Some(wanted) = wanted {
             // It is that of the origin, which a clone may be above and not below.
-            let _guard = pool.view().lock_datasets();
-            let has = pool.view().dsl().property(&origin, &Default::default(), "version")?;
+            let dsl = pool.view().datasets();
+            let has = dsl.property(&origin, &Default::default(), "version")?;
             let has = has.and_then(|p| p.number()).unwrap_or(0);
             if wanted < has {
                 return Err(dsl::Error::refused(&self.name, Refusal::NewerVersion(has)).into());
@@ -141,8 +141,8 @@ pub enum NewerSnapshots {
 /// # Errors
 /// There is no such snapshot; younger ones are in the way.
 pub fn may_roll_back(pool: &Pool, snapshot: &str, way: NewerSnapshots) -> Result<()> {
-    let _guard = pool.lock_datasets();
-    match younger(pool.dsl(), snapshot)?.last() {
+    let dsl = pool.datasets();
+    match younger(&dsl, snapshot)?.last() {
         Some(last) if way == NewerSnapshots::Keep => {
             Err(dsl::Error::refused(snapshot, Refusal::HasYounger(last.name)).into())
         }
@@ -162,11 +162,10 @@ pub fn rollback(pool: &LivePool, snapshot: &str, younger: NewerSnapshots) -> Res
     }
     if younger == NewerSnapshots::DestroyWithClones {
         let clones = {
-            let _guard = pool.view().lock_datasets();
-            let dsl = pool.view().dsl();
+            let dsl = pool.view().datasets();
             // Its clones are not given up for what cannot be done.
             pool.check_unused(&dsl.by_name(snapshot.split('@').next().unwrap_or_default())?)?;
-            clones_after(dsl, snapshot)?
+            clones_after(&dsl, snapshot)?
         };
         clones.run_within(pool)?;
     }
@@ -256,9 +255,8 @@ impl Rename {
 
     /// Checks that do not depend on missing parents come before these are made.
     fn check_with_parents(&self, pool: &LivePool) -> Result<()> {
-        let _guard = pool.view().lock_datasets();
-        let dsl = pool.view().dsl();
-        Ok(dsl::write::check_rename_with_parents(dsl, &self.from, &self.to)?)
+        let dsl = pool.view().datasets();
+        Ok(dsl::write::check_rename_with_parents(&dsl, &self.from, &self.to)?)
     }
 
     /// Renames it; durable when this returns.

@@ -35,11 +35,11 @@ pub(super) fn one_pool(name: &str, other: &str) -> Result<()> {
 /// # Errors
 /// There is no such dataset, or one below it cannot be read.
 pub fn heads(pool: &Pool, name: &str) -> Result<Vec<Dataset>> {
-    let _guard = pool.lock_datasets();
-    heads_of(pool.dsl(), name)
+    let dsl = pool.datasets();
+    heads_of(&dsl, name)
 }
 
-/// [`heads`] for a caller that holds [`Pool::lock_datasets`].
+/// [`heads`] for a caller that has [`Pool::datasets`].
 pub(crate) fn heads_of(dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
     dsl.dir_by_name(name)?;
     let below = format!("{name}/");

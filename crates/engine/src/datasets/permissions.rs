@@ -149,8 +149,7 @@ impl Permissions {
 /// # Errors
 /// There is no such dataset, or a table cannot be read.
 pub fn permissions(pool: &Pool, dataset: &str) -> Result<Vec<(String, Vec<Delegation>)>> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     let mut out = Vec::new();
     let mut name = dataset;
     loop {

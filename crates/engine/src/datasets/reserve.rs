@@ -6,6 +6,7 @@ use crate::values::{number_change, numeric};
 use dsl::Dataset;
 use dsl::write::PropertyChange;
 use ondisk::config::{VdevConfig, VdevKind};
+use pool::Datasets;
 use pool::live::LivePool;
 
 /// An indirect block of the largest size, in bytes.
@@ -19,16 +20,21 @@ const USUAL_BLOCK: u64 = 128 << 10;
 
 /// The reservation by which all of a volume can always be written.
 pub(crate) fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange> {
-    let _guard = pool.view().lock_datasets();
-    let volume = zpl::Volume::open(&pool.view().dsl().objset(dataset)?)?;
-    let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
+    let datasets = pool.view().datasets();
+    let volume = zpl::Volume::open(&datasets.objset(dataset)?)?;
+    let bytes = reserved(&datasets, dataset, volume.size(), volume.block_size())?;
     Ok(number_change("refreservation", bytes))
 }
 
 /// The same for a volume of `size` bytes in blocks of `block` bytes.
-pub(crate) fn reserved(pool: &LivePool, volume: &Dataset, size: u64, block: u64) -> Result<u64> {
-    let copies = numeric(pool, volume, "copies")?.max(1);
-    Ok(for_volume(size, block, copies, &pool.view().config().vdev_tree))
+pub(crate) fn reserved(
+    datasets: &Datasets<'_>,
+    volume: &Dataset,
+    size: u64,
+    block: u64,
+) -> Result<u64> {
+    let copies = numeric(datasets, volume, "copies")?.max(1);
+    Ok(for_volume(size, block, copies, &datasets.pool().config().vdev_tree))
 }
 
 /// Bytes that OpenZFS gives the property `refreservation` of a volume of `size` bytes in blocks of

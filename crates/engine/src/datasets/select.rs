@@ -3,9 +3,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::properties::owner_property;
-use dsl::{Dataset, DatasetKind, Dsl, NamedBookmark, Property, PropertyContext, Source};
+use dsl::{Dataset, DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use ondisk::props::{self, applies};
-use pool::Pool;
+use pool::{Datasets, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zpl::SpaceKind;
@@ -248,10 +248,6 @@ impl<'a> Select<'a> {
         self
     }
 
-    fn dsl(&self) -> &Dsl {
-        self.pool.dsl()
-    }
-
     /// Selects the datasets of `name`.
     #[must_use]
     pub fn named(&self, name: &str) -> Selection {
@@ -270,20 +266,20 @@ impl<'a> Select<'a> {
     }
 
     fn try_named(&self, name: &str, out: &mut Selection) -> Result<()> {
-        let guard = self.pool.lock_datasets();
+        let datasets = self.pool.datasets();
         if name.contains('#') {
-            let bookmark = self.dsl().bookmark(name)?;
-            return self.add_bookmark(&bookmark, out);
+            let bookmark = datasets.bookmark(name)?;
+            return self.add_bookmark(&datasets, &bookmark, out);
         }
         if name.contains('@') {
-            let snapshot = self.dsl().by_name(name)?;
-            return self.add(&snapshot, DatasetTypes::SNAPSHOT, out);
+            let snapshot = datasets.by_name(name)?;
+            return self.add(&datasets, &snapshot, DatasetTypes::SNAPSHOT, out);
         }
-        self.dsl().dir_by_name(name)?;
+        datasets.dir_by_name(name)?;
         let depth_of = |n: &str| n.matches('/').count();
         let (base, below) = (depth_of(name), format!("{name}/"));
-        let all = self.dsl().walk();
-        drop(guard);
+        let all = datasets.walk();
+        drop(datasets);
         for (dir_name, dir) in all {
             let depth = depth_of(&dir_name).saturating_sub(base);
             let inside = dir_name == name || dir_name.starts_with(&below);
@@ -291,13 +287,14 @@ impl<'a> Select<'a> {
                 continue;
             }
             // One dataset after the other: syncs do not wait for all of them.
-            let guard = self.pool.lock_datasets();
-            let dir = if guard.is_some() { self.dsl().dir_by_name(&dir_name) } else { dir };
-            let done = match dir.and_then(|d| self.dsl().head(&d)).map_err(Error::from) {
-                Ok(Some(head)) => self.add_head(&head, depth, out),
+            let datasets = self.pool.datasets();
+            let can_change = datasets.can_change();
+            let dir = if can_change { datasets.dir_by_name(&dir_name) } else { dir };
+            let done = match dir.and_then(|d| datasets.head(&d)).map_err(Error::from) {
+                Ok(Some(head)) => self.add_head(&datasets, &head, depth, out),
                 Ok(None) => continue,
                 // It was destroyed or renamed just now.
-                Err(e) if guard.is_some() && *e.kind() == ErrorKind::NotFound => continue,
+                Err(e) if can_change && *e.kind() == ErrorKind::NotFound => continue,
                 Err(e) => Err(e),
             };
             if let Err(e) = done {
@@ -307,14 +304,20 @@ impl<'a> Select<'a> {
         Ok(())
     }
 
-    fn add_head(&self, head: &Dataset, depth: usize, out: &mut Selection) -> Result<()> {
+    fn add_head(
+        &self,
+        datasets: &Datasets<'_>,
+        head: &Dataset,
+        depth: usize,
+        out: &mut Selection,
+    ) -> Result<()> {
         let types = self.wanted.types;
-        let kind = match self.dsl().kind(head) {
+        let kind = match datasets.kind(head) {
             DatasetKind::Filesystem => DatasetTypes::FILESYSTEM,
             DatasetKind::Volume => DatasetTypes::VOLUME,
         };
         if types.has(kind) {
-            self.add(head, kind, out)?;
+            self.add(datasets, head, kind, out)?;
         } else if self.wanted.refuses(kind) {
             out.missed.push(Missed::OtherType(head.name.clone()));
         }
@@ -322,26 +325,32 @@ impl<'a> Select<'a> {
             return Ok(());
         }
         if types.has(DatasetTypes::SNAPSHOT) {
-            for (name, snapshot) in self.dsl().snapshots_found(head) {
+            for (name, snapshot) in datasets.snapshots_found(head) {
                 match snapshot {
-                    Ok(snapshot) => self.add(&snapshot, DatasetTypes::SNAPSHOT, out)?,
+                    Ok(snapshot) => self.add(datasets, &snapshot, DatasetTypes::SNAPSHOT, out)?,
                     Err(e) => out.missed.push(Missed::Below(name, e.into())),
                 }
             }
         }
         if types.has(DatasetTypes::BOOKMARK) {
-            for bookmark in self.dsl().bookmarks(head)? {
-                self.add_bookmark(&bookmark, out)?;
+            for bookmark in datasets.bookmarks(head)? {
+                self.add_bookmark(datasets, &bookmark, out)?;
             }
         }
         Ok(())
     }
 
-    fn add(&self, dataset: &Dataset, kind: DatasetTypes, out: &mut Selection) -> Result<()> {
-        let mut properties = self.dsl().properties(dataset, &self.context)?;
+    fn add(
+        &self,
+        datasets: &Datasets<'_>,
+        dataset: &Dataset,
+        kind: DatasetTypes,
+        out: &mut Selection,
+    ) -> Result<()> {
+        let mut properties = datasets.properties(dataset, &self.context)?;
         for name in self.since {
-            let made = match owner_property(self.dsl(), dataset, name, self.is_called) {
-                None => self.dsl().property(dataset, &self.context, name)?,
+            let made = match owner_property(datasets, dataset, name, self.is_called) {
+                None => datasets.property(dataset, &self.context, name)?,
                 owned => owned,
             };
             properties.extend(made);
@@ -367,13 +376,18 @@ impl<'a> Select<'a> {
         Ok(())
     }
 
-    fn add_bookmark(&self, b: &NamedBookmark, out: &mut Selection) -> Result<()> {
+    fn add_bookmark(
+        &self,
+        datasets: &Datasets<'_>,
+        b: &NamedBookmark,
+        out: &mut Selection,
+    ) -> Result<()> {
         out.found.push(Selected {
             name: b.name.clone(),
             pool: self.pool.name().to_owned(),
             kind: DatasetTypes::BOOKMARK,
             create_txg: b.phys.creation_txg,
-            properties: self.dsl().bookmark_properties(b)?,
+            properties: datasets.bookmark_properties(b)?,
         });
         Ok(())
     }

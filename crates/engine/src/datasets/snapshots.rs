@@ -18,7 +18,7 @@ const TAG_MAX: usize = 255;
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// engine::datasets::snapshot(&pool, &["tank@monday"], true, Vec::new())?;
-/// assert!(pool.view().dsl().by_name("tank@monday")?.is_snapshot());
+/// assert!(pool.view().datasets().by_name("tank@monday")?.is_snapshot());
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub fn snapshot(
@@ -51,11 +51,11 @@ fn expand(
     names: &[impl AsRef<str>],
     one: impl Fn(&Dsl, &str) -> Result<Vec<String>>,
 ) -> Result<Vec<String>> {
-    let _guard = pool.view().lock_datasets();
+    let dsl = pool.view().datasets();
     let mut all = Vec::new();
     for name in names {
         let name = name.as_ref();
-        all.extend(one(pool.view().dsl(), name).map_err(|e| e.of(name))?);
+        all.extend(one(&dsl, name).map_err(|e| e.of(name))?);
     }
     Ok(all)
 }

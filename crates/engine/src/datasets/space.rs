@@ -40,8 +40,7 @@ pub struct DatasetSpace {
 /// [`PoolSpace::usable`]: crate::pools::PoolSpace::usable
 #[must_use]
 pub fn spaces(pool: &Pool, usable: u64) -> Vec<DatasetSpace> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     let of = |(name, dir): (String, dsl::Result<Arc<Dir>>)| {
         let dir = dir.ok()?;
         let head = dsl.head(&dir).ok()??;

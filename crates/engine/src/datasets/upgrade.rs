@@ -88,8 +88,7 @@ fn wanted(
     names: &[impl AsRef<str>],
     recursive: bool,
 ) -> Result<Vec<(String, u64)>> {
-    let _guard = pool.view().lock_datasets();
-    let dsl = pool.view().dsl();
+    let dsl = pool.view().datasets();
     let mut out: Vec<(String, u64)> = Vec::new();
     for name in names.iter().map(AsRef::as_ref) {
         let dataset = dsl.by_name(name).map_err(|e| Error::from(e).of(name))?;
@@ -98,11 +97,11 @@ fn wanted(
                 .at(Place::Dataset(name.to_owned()))
                 .of(name));
         }
-        let all = if recursive { heads_of(dsl, name)? } else { vec![dataset] };
+        let all = if recursive { heads_of(&dsl, name)? } else { vec![dataset] };
         for one in all.into_iter().filter(|one| dsl.kind(one) == DatasetKind::Filesystem) {
             if out.iter().all(|(known, _)| *known != one.name) {
                 // A file system whose version cannot be read without its key has the newest.
-                out.extend(version(dsl, &one)?.map(|version| (one.name, version)));
+                out.extend(version(&dsl, &one)?.map(|version| (one.name, version)));
             }
         }
     }

@@ -77,7 +77,7 @@ pub struct Change {
 /// fs.create(fs.root_object(), b"letter", &new)?;
 /// pool.sync()?;
 /// let progress = engine::Progress::new();
-/// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().dsl().objset(dataset)?);
+/// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().datasets().objset(dataset)?);
 /// let added: Vec<_> = Diff::new(pool.view(), "tank@before", None, &on_disk, &progress)?
 ///     .filter_map(|change| change.ok().filter(|c| c.kind == ChangeKind::Added))
 ///     .collect();
@@ -113,17 +113,16 @@ impl<'a> Diff<'a> {
             return Err(error.with_hint(Hint::NameSnapshot));
         };
         let to = later_name(path, to);
-        let dsl = pool.dsl();
-        let guard = pool.lock_datasets();
+        let dsl = pool.datasets();
         let (earlier, later) = (dsl.by_name(from)?, dsl.by_name(&to)?);
-        if !is_ancestor(dsl, &earlier, &later)? {
+        if !is_ancestor(&dsl, &earlier, &later)? {
             let error = Error::against(Rule::NotEarlier).at(at(from));
             return Err(error.with_hint(Hint::OlderFirst));
         }
-        let prefix = mount_point(dsl, &later)?;
+        let prefix = mount_point(&dsl, &later)?;
         let since = earlier.phys.creation_txg;
         let earlier = Filesystem::open(dsl.objset(&earlier)?)?;
-        drop(guard);
+        drop(dsl);
         let earlier = Side::new(earlier, prefix.clone(), progress);
         let name = later.name.clone();
         let later = Side::new(Filesystem::open(open(&later)?)?, prefix, progress);
@@ -293,12 +292,15 @@ mod tests {
             }
             pool.sync().unwrap();
             let (progress, view) = (Progress::new(), pool.view());
-            let on_disk = |dataset: &Dataset| Ok(view.dsl().objset(dataset)?);
+            let on_disk = |dataset: &Dataset| Ok(view.datasets().objset(dataset)?);
             let diff = Diff::new(view, "tank@before", None, &on_disk, &progress).unwrap();
             let all: Vec<ChangeKind> = diff.map(|change| change.unwrap().kind).collect();
             let removed = all.iter().filter(|what| **what == ChangeKind::Removed).count() as u64;
             assert_eq!(removed, FILES - 1, "hole_birth {hole_birth}");
-            let live = view.dsl().by_name("tank").and_then(|d| view.dsl().objset(&d)).unwrap();
+            let live = {
+                let datasets = view.datasets();
+                datasets.by_name("tank").and_then(|d| datasets.objset(&d)).unwrap()
+            };
             let first = live.meta_object().unwrap().block_pointer(0, 100 / 32).unwrap();
             assert!(first.is_none_or(|bp| bp.is_hole()), "a block of dnodes is gone");
         }

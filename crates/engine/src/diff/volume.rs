@@ -23,8 +23,8 @@ impl VolumeDiff {
     /// # Errors
     /// There is no such snapshot, or it cannot be read.
     pub fn new(pool: &Pool, from: &str, later: Volume) -> Result<Self> {
-        let _guard = pool.lock_datasets();
-        let since = pool.dsl().by_name(from)?.phys.creation_txg;
+        let dsl = pool.datasets();
+        let since = dsl.by_name(from)?.phys.creation_txg;
         Ok(Self { earlier: pool.volume(from)?, since, later })
     }
 

@@ -96,12 +96,12 @@ pub(super) fn write_all(
     errors: &mut Errors,
 ) -> io::Result<()> {
     let context = PropertyContext { pool_size: Some(pool.space().usable()), altroot: None };
-    let mut dirs = pool.dsl().walk();
+    let mut dirs = pool.datasets().walk();
     // As `zfs list` sorts: by the bytes of the whole name.
     dirs.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut separator = "\n";
     for (name, dir) in dirs {
-        let head = dir.and_then(|d| pool.dsl().head(&d));
+        let head = dir.and_then(|d| pool.datasets().head(&d));
         let head = match head {
             Ok(Some(head)) => head,
             Ok(None) => continue,
@@ -130,7 +130,8 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn head(&mut self, head: &Dataset) -> io::Result<()> {
         let mut snapshots = Vec::new();
-        for (name, snapshot) in self.pool.dsl().snapshots_found(head) {
+        let found = self.pool.datasets().snapshots_found(head);
+        for (name, snapshot) in found {
             match snapshot {
                 Ok(s) => snapshots.push(s),
                 Err(e) => self.errors.push(format!("{name}: {e}")),
@@ -144,7 +145,7 @@ impl Writer<'_> {
         for (i, snapshot) in snapshots.iter().enumerate() {
             self.out.write_all(if i > 0 { b",\n    {\n" } else { b"\n    {\n" })?;
             self.record(snapshot, "     ", &[])?;
-            let holds = self.or_note(&snapshot.name, "holds", |p| p.dsl().holds(snapshot));
+            let holds = self.or_note(&snapshot.name, "holds", |p| p.datasets().holds(snapshot));
             let holds = holds.unwrap_or_default().into_iter().map(|h| h.tag.into()).collect();
             write!(self.out, ",\n     \"holds\": {}\n    }}", Json::List(holds).dump())?;
         }
@@ -165,9 +166,10 @@ impl Writer<'_> {
     /// Writes `name` up to the content, without an end.
     fn record(&mut self, d: &Dataset, indent: &str, snapshots: &[Dataset]) -> io::Result<()> {
         let context = self.context.clone();
-        let properties = self.or_note(&d.name, "properties", |p| p.dsl().properties(d, &context));
+        let properties =
+            self.or_note(&d.name, "properties", |p| p.datasets().properties(d, &context));
         let properties = properties.unwrap_or_default();
-        let kind = self.pool.dsl().kind(d);
+        let kind = self.pool.datasets().kind(d);
         let of_type = if d.is_snapshot() { "snapshot" } else { kind.name() };
         let members = described(&d.name, of_type, &properties);
         self.members(&members, indent)?;
@@ -190,14 +192,14 @@ impl Writer<'_> {
     }
 
     fn bookmarks(&mut self, head: &Dataset) -> io::Result<()> {
-        let bookmarks = self.or_note(&head.name, "bookmarks", |p| p.dsl().bookmarks(head));
+        let bookmarks = self.or_note(&head.name, "bookmarks", |p| p.datasets().bookmarks(head));
         let mut bookmarks = bookmarks.unwrap_or_default();
         bookmarks.sort_by(|a, b| a.name.cmp(&b.name));
         self.out.write_all(b",\n   \"bookmarks\": [")?;
         for (i, b) in bookmarks.iter().enumerate() {
             self.out.write_all(if i > 0 { b",\n    {\n" } else { b"\n    {\n" })?;
             let properties =
-                self.or_note(&b.name, "properties", |p| p.dsl().bookmark_properties(b));
+                self.or_note(&b.name, "properties", |p| p.datasets().bookmark_properties(b));
             let properties = properties.unwrap_or_default();
             self.members(&described(&b.name, "bookmark", &properties), "     ")?;
             self.out.write_all(b"\n    }")?;
@@ -223,7 +225,7 @@ impl Writer<'_> {
         properties: &[Property],
         snapshots: &[Dataset],
     ) -> io::Result<()> {
-        if !self.pool.dsl().is_unlocked(d).unwrap_or(true) {
+        if !self.pool.datasets().is_unlocked(d).unwrap_or(true) {
             return self.unmounted(d, indent, "encryption key not loaded");
         }
         let opened = (self.options.open)(d).map_err(|e| e.to_string());
@@ -322,7 +324,7 @@ impl Writer<'_> {
     }
 
     fn volume(&mut self, d: &Dataset, indent: &str) -> io::Result<()> {
-        if !self.pool.dsl().is_unlocked(d).unwrap_or(true) {
+        if !self.pool.datasets().is_unlocked(d).unwrap_or(true) {
             return self.and(indent, "volume", &Json::Null);
         }
         let progress = self.options.progress;

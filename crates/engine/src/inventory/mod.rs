@@ -77,7 +77,7 @@ impl Options<'_> {
 /// let options = Options {
 ///     volumes: true,
 ///     replayed: false,
-///     open: &|dataset| Ok(pool.dsl().objset(dataset)?),
+///     open: &|dataset| Ok(pool.datasets().objset(dataset)?),
 ///     max_hole: MAX_HOLE,
 ///     progress: &progress,
 ///     reports: &|_| Reports::default(),

@@ -75,11 +75,12 @@ fn device_files(pool: &Pool) -> Json {
 /// a read-write import would replay first. Such an import tells nothing of space by user, and has
 /// no devices for snapshots of volumes.
 pub(super) fn is_read_only_view(pool: &Pool) -> bool {
+    let datasets = pool.datasets();
     let logged = |dir: dsl::Result<std::sync::Arc<dsl::Dir>>| {
-        let head = dir.ok().and_then(|d| pool.dsl().head(&d).ok()).flatten();
-        let objset = head.and_then(|h| pool.dsl().objset(&h).ok());
+        let head = dir.ok().and_then(|d| datasets.head(&d).ok()).flatten();
+        let objset = head.and_then(|h| datasets.objset(&h).ok());
         objset.is_some_and(|os| !os.phys().zil.log.is_hole())
     };
     pool.candidate().state() == pool::CandidateState::Active
-        && pool.dsl().walk().into_iter().any(|(_, dir)| logged(dir))
+        && datasets.walk().into_iter().any(|(_, dir)| logged(dir))
 }

@@ -18,6 +18,6 @@ use dsl::{Dataset, PropertyContext};
 /// Whether files of a dataset have access lists of POSIX, by its property `acltype`.
 #[must_use]
 pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
-    let found = pool.dsl().property(dataset, &PropertyContext::default(), "acltype");
+    let found = pool.datasets().property(dataset, &PropertyContext::default(), "acltype");
     matches!(found, Ok(Some(p)) if p.value == "posix")
 }

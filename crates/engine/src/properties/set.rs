@@ -52,9 +52,9 @@ pub fn set(pool: &LivePool, settings: &[DatasetSetting<'_>]) -> Result<()> {
 fn one(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Option<PropertyChange>> {
     let DatasetSetting { property, value, .. } = *setting;
     let (dataset, kind) = {
-        let _guard = pool.view().lock_datasets();
-        let dataset = pool.view().dsl().by_name(setting.dataset)?;
-        let kind = pool.view().dsl().kind(&dataset);
+        let dsl = pool.view().datasets();
+        let dataset = dsl.by_name(setting.dataset)?;
+        let kind = dsl.kind(&dataset);
         (dataset, kind)
     };
     if dataset.is_snapshot() && !is_user_property(property) {
@@ -73,8 +73,8 @@ fn one(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Option<PropertyC
         ("keylocation", _) => {
             let change = parse(property, value, kind, false)?;
             check_location(value)?;
-            let _guard = pool.view().lock_datasets();
-            check_keylocation(pool.view().dsl(), &dataset, value)?;
+            let dsl = pool.view().datasets();
+            check_keylocation(&dsl, &dataset, value)?;
             Ok(Some(change))
         }
         ("version", DatasetKind::Filesystem) => {
@@ -117,10 +117,10 @@ fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<Proper
         pool.check_unused(dataset)?;
     }
     let (follows, reservation) = {
-        let _guard = pool.view().lock_datasets();
-        let had = numeric(pool, dataset, "refreservation")?;
-        let follows = had != 0 && had == reserved(pool, dataset, old, block)?;
-        (follows, number_change("refreservation", reserved(pool, dataset, size, block)?))
+        let datasets = pool.view().datasets();
+        let had = numeric(&datasets, dataset, "refreservation")?;
+        let follows = had != 0 && had == reserved(&datasets, dataset, old, block)?;
+        (follows, number_change("refreservation", reserved(&datasets, dataset, size, block)?))
     };
     // What grows is reserved first, so that a pool without room refuses before anything changed.
     if follows && size > old {
@@ -216,11 +216,10 @@ impl Inherit {
     pub fn run(&self, pool: &LivePool, names: &[impl AsRef<str>]) -> Result<()> {
         let mut all = Vec::new();
         {
-            let _guard = pool.view().lock_datasets();
-            let dsl = pool.view().dsl();
+            let dsl = pool.view().datasets();
             for name in names.iter().map(AsRef::as_ref) {
                 let found = match self.recursive && !name.contains('@') {
-                    true => self.below(dsl, name),
+                    true => self.below(&dsl, name),
                     false => dsl.by_name(name).map(|one| vec![one]).map_err(Error::from),
                 };
                 all.extend(found.map_err(|e| e.of(name))?.into_iter().map(|dataset| dataset.name));

@@ -125,8 +125,7 @@ impl<R: Read> Run<'_, R> {
 
     /// The snapshot, and its key where that is needed.
     fn to_correct(&self, begin: &Begin, name: &str) -> Result<(SnapshotId, Option<Key>)> {
-        let _guard = self.view.lock_datasets();
-        let dsl = self.view.dsl();
+        let dsl = self.view.datasets();
         let dataset = dsl.by_name(name)?;
         let guid = dataset.phys.guid;
         if !dataset.phys.is_snapshot() || guid != begin.to_guid {

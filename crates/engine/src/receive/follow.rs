@@ -164,8 +164,8 @@ impl Follow<'_> {
 
     /// The changes that would be made, as far as they do not depend on earlier ones.
     pub(super) fn plan(&self, view: &Pool) -> Result<Vec<Followed>> {
-        let _guard = view.lock_datasets();
-        let local = self.local(view.dsl())?;
+        let dsl = view.datasets();
+        let local = self.local(&dsl)?;
         Ok(self.changes(&local, &BTreeMap::new()))
     }
 
@@ -206,8 +206,8 @@ impl Follow<'_> {
 
     fn look(&self, pool: &LivePool) -> Result<Vec<Local>> {
         let view = pool.view();
-        let _guard = view.lock_datasets();
-        self.local(view.dsl())
+        let dsl = view.datasets();
+        self.local(&dsl)
     }
 }
 

@@ -58,8 +58,8 @@ impl<R: Read> Run<'_, R> {
             (true, _) => Ok(()),
             (false, _) => {
                 let view = self.view;
-                let _guard = view.lock_datasets();
-                check_keylocation(view.dsl(), &view.dsl().by_name(dataset)?, value)
+                let dsl = view.datasets();
+                check_keylocation(&dsl, &dsl.by_name(dataset)?, value)
             }
         }
     }

@@ -133,7 +133,7 @@ pub struct NotReceived {
 /// let received = receive.run(&to, &stream[..], &Silent, &Progress::new());
 /// received.map_err(|failed| failed.error)?;
 /// assert!(to.filesystem("store/copy").is_ok());
-/// assert!(to.view().dsl().by_name("store/copy@monday")?.is_snapshot());
+/// assert!(to.view().datasets().by_name("store/copy@monday")?.is_snapshot());
 /// # Ok::<(), engine::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -370,9 +370,9 @@ impl<R: Read> Run<'_, R> {
             return None;
         }
         let view = self.view;
-        let _guard = view.lock_datasets();
+        let dsl = view.datasets();
         let name = destination.split('@').next().unwrap_or_default();
-        let (_, token) = dsl::write::partly_received(view.dsl(), name).ok()?;
+        let (_, token) = dsl::write::partly_received(&dsl, name).ok()?;
         token.encode()
     }
 
@@ -620,16 +620,16 @@ impl<R: Read> Run<'_, R> {
     /// Whether there is such a dataset.
     fn exists(&self, name: &str) -> bool {
         let view = self.view;
-        let _guard = view.lock_datasets();
-        view.dsl().by_name(name).is_ok()
+        let dsl = view.datasets();
+        dsl.by_name(name).is_ok()
     }
 
     /// Refuses to put something below a target that is not there.
     fn need_target(&self) -> Result<()> {
         let view = self.view;
-        let _guard = view.lock_datasets();
+        let dsl = view.datasets();
         let target = &self.how.target;
-        match view.dsl().by_name(target) {
+        match dsl.by_name(target) {
             Err(dsl::Error::NoSuchDataset(_)) => {
                 Err(Error::against(Rule::Target).at(Place::Dataset(target.clone())))
             }
@@ -640,8 +640,8 @@ impl<R: Read> Run<'_, R> {
     /// Whether there is such a dataset, and it is not what is half received itself.
     fn is_seen(&self, name: &str) -> bool {
         let view = self.view;
-        let _guard = view.lock_datasets();
-        view.dsl().by_name(name).is_ok_and(|there| !there.phys.is_inconsistent())
+        let dsl = view.datasets();
+        dsl.by_name(name).is_ok_and(|there| !there.phys.is_inconsistent())
     }
 
     /// Reads the rest of the stream of a snapshot.
@@ -673,8 +673,7 @@ impl<R: Read> Run<'_, R> {
         is_named: bool,
     ) -> Result<(Incoming, Option<u64>)> {
         let view = self.view;
-        let _guard = view.lock_datasets();
-        let dsl = view.dsl();
+        let dsl = view.datasets();
         let split = |name: &str| {
             let (dataset, snapshot) = name.split_once('@').unwrap_or((name, ""));
             (dataset.to_owned(), snapshot.to_owned())
@@ -682,7 +681,7 @@ impl<R: Read> Run<'_, R> {
         let (mut name, snapshot) = split(destination);
         if !wants_new && !is_named && dsl.by_name(&name).is_err() {
             // It may have another name here.
-            let from = snapshot_by_guid(dsl, &name, begin.from_guid).map(|from| split(&from).0);
+            let from = snapshot_by_guid(&dsl, &name, begin.from_guid).map(|from| split(&from).0);
             let from = from.or_else(|| self.planned.name_of(&name).cloned());
             let target = split(&self.how.target).0;
             if let Some(from) = from.filter(|from| is_within(from, &target)) {
@@ -690,13 +689,13 @@ impl<R: Read> Run<'_, R> {
                 *destination = format!("{name}@{snapshot}");
             }
         }
-        let origin = self.origin(dsl, begin, &name)?;
+        let origin = self.origin(&dsl, begin, &name)?;
         let mut is_there = None;
         match dsl.by_name(&name) {
             Ok(head) => {
                 is_there = dsl.by_name(destination).ok().map(|snapshot| snapshot.phys.guid);
                 if wants_new {
-                    self.check_overwritten(dsl, &head, begin)?;
+                    self.check_overwritten(&dsl, &head, begin)?;
                 }
             }
             Err(_) if wants_new && name.contains('/') => {}
@@ -804,9 +803,9 @@ impl<R: Read> Run<'_, R> {
         let mut cleared = Vec::new();
         if !is_new && listed.has_properties {
             let view = self.view;
-            let _guard = view.lock_datasets();
-            let dataset = view.dsl().by_name(&incoming.name)?;
-            cleared = dsl::write::received_properties(view.dsl(), &dataset)?;
+            let dsl = view.datasets();
+            let dataset = dsl.by_name(&incoming.name)?;
+            cleared = dsl::write::received_properties(&dsl, &dataset)?;
             cleared.retain(|name| !received.iter().any(|change| change.name == *name));
         }
         Ok(Received { received, cleared, local, of_snapshot: listed.of_snapshot })
@@ -815,8 +814,7 @@ impl<R: Read> Run<'_, R> {
     /// Whether a property is set on the dataset itself.
     fn is_set_here(&self, dataset: &str, property: &str) -> bool {
         let view = self.view;
-        let _guard = view.lock_datasets();
-        let dsl = view.dsl();
+        let dsl = view.datasets();
         let found = dsl
             .by_name(dataset)
             .and_then(|dataset| dsl.property(&dataset, &PropertyContext::default(), property));

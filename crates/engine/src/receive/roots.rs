@@ -16,9 +16,9 @@ pub(super) fn follow(pool: &LivePool, sent: &[Sent], top: &str) -> Result<()> {
     for one in sent {
         let found = {
             let view = pool.view();
-            let _guard = view.lock_datasets();
+            let dsl = view.datasets();
             let mut guids = one.snapshots.keys();
-            guids.find_map(|guid| snapshot_by_guid(view.dsl(), top, *guid))
+            guids.find_map(|guid| snapshot_by_guid(&dsl, top, *guid))
         };
         let name = found.as_deref().and_then(|name| name.split('@').next());
         if let Some(name) = name.filter(|name| *name != top && is_within(name, top)) {

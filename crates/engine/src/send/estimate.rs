@@ -59,9 +59,11 @@ fn space(send: &Send<'_>) -> Result<Option<Space>> {
             uncompressed: phys.uncompressed,
         })),
         Some(from) => match &from.what {
-            Earlier::Snapshot(since) => Ok(send.pool.dsl().space_since(&send.dataset, since)?),
+            Earlier::Snapshot(since) => {
+                Ok(send.pool.datasets().space_since(&send.dataset, since)?)
+            }
             Earlier::Bookmark(since) => {
-                Ok(send.pool.dsl().space_since_bookmark(&send.dataset, since)?)
+                Ok(send.pool.datasets().space_since_bookmark(&send.dataset, since)?)
             }
         },
     }
@@ -70,7 +72,7 @@ fn space(send: &Send<'_>) -> Result<Option<Space>> {
 /// The size of the records that its files have. Of volumes OpenZFS takes the default of
 /// `volblocksize`, whatever theirs is.
 fn record_size(send: &Send<'_>) -> Result<u64> {
-    let dsl = send.pool.dsl();
+    let dsl = send.pool.datasets();
     let head = dsl.by_name(send.dataset.name.split('@').next().unwrap_or_default())?;
     if dsl.kind(&head) == DatasetKind::Volume {
         return Ok(VOLUME_BLOCK);

@@ -47,7 +47,7 @@ use ondisk::nvlist::{Encoding, NvList, NvValue, Packing};
 use ondisk::stream::{Begin, KIND_SNAPSHOT, MAGIC, begin_flag, feature};
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_SA, master};
 use ondisk::{DslDataset, Endian, ObjsetKind};
-use pool::Pool;
+use pool::{Datasets, Pool};
 use resume::Start;
 use rt::Progress;
 use std::io::Write;
@@ -136,23 +136,17 @@ impl<'a> Send<'a> {
     /// There is no such snapshot, the one is not earlier than the other, or the dataset cannot be
     /// read or is of a kind that is not sent yet.
     pub fn new(pool: &'a Pool, snapshot: &str, from: Option<&str>, forms: Forms) -> Result<Self> {
-        let _guard = pool.lock_datasets();
-        Self::with_datasets_locked(pool, snapshot, from, forms)
+        Self::among(&pool.datasets(), snapshot, from, forms)
     }
 
-    /// [`Self::new`] for a caller that holds [`Pool::lock_datasets`].
-    fn with_datasets_locked(
-        pool: &'a Pool,
-        snapshot: &str,
-        from: Option<&str>,
-        forms: Forms,
-    ) -> Result<Self> {
+    /// [`Self::new`] for a caller that has the datasets.
+    fn among(dsl: &Datasets<'a>, snapshot: &str, from: Option<&str>, forms: Forms) -> Result<Self> {
         let at = |name: &str| Place::Dataset(name.to_owned());
         let Some((path, _)) = snapshot.split_once('@') else {
             let error = Error::against(Rule::SnapshotName).at(at(snapshot));
             return Err(error.with_hint(Hint::NameSnapshot));
         };
-        let dsl = pool.dsl();
+        let pool = dsl.pool();
         let dataset = dsl.by_name(snapshot)?;
         let from = from.map(|from| Base::find(dsl, path, &dataset, from)).transpose()?;
         let forms = forms.with_all_of_raw();
@@ -172,7 +166,7 @@ impl<'a> Send<'a> {
             true => Some(sealed(dsl, &dataset, &objset, from.as_ref())?),
             false => None,
         };
-        let features = features(pool, &dataset, &objset, forms)?;
+        let features = features(dsl, &dataset, &objset, forms)?;
         let begin = begin(&dataset, &objset, features, from.as_ref());
         let start = Start::default();
         Ok(Self { pool, dataset, objset, begin, from, start, sealed })
@@ -319,14 +313,14 @@ fn sealed(dsl: &Dsl, dataset: &Dataset, objset: &Objset, from: Option<&Base>) ->
     Ok(SealedStream::list_of(&SealedKey::from(&info), &objset.phys(), from, to))
 }
 
-fn features(pool: &Pool, dataset: &Dataset, objset: &Objset, forms: Forms) -> Result<u64> {
+fn features(dsl: &Datasets<'_>, dataset: &Dataset, objset: &Objset, forms: Forms) -> Result<u64> {
     let mut features = 0;
-    let fields = pool.dsl().fields(dataset.object, dataset.has_fields)?;
+    let fields = dsl.fields(dataset.object, dataset.has_fields)?;
     let of_dataset = |guid: &str| -> Result<bool> {
         let Some(fields) = &fields else { return Ok(false) };
         Ok(fields.get(guid.as_bytes())?.is_some())
     };
-    let of_pool = |guid: &str| pool.features().count(guid).is_some_and(|uses| uses > 0);
+    let of_pool = |guid: &str| dsl.pool().features().count(guid).is_some_and(|uses| uses > 0);
     if of_dataset(REDACTED)? {
         let why = Unsendable::Redacted;
         let at = Place::Dataset(dataset.name.clone());

@@ -136,14 +136,13 @@ impl<'a> Package<'a> {
             return Err(error.with_hint(Hint::NameSnapshot));
         };
         let forms = Forms { raw: forms.raw || scope.raw, ..forms };
-        let _guard = pool.lock_datasets();
-        let dsl = pool.dsl();
+        let dsl = pool.datasets();
         let head = dsl.by_name(path)?;
         let last = dsl.by_name(snapshot)?;
         scope.check_encryption(&head)?;
-        let start = Start::find(dsl, &head, from.filter(|_| scope.is_line()))?;
+        let start = Start::find(&dsl, &head, from.filter(|_| scope.is_line()))?;
         let mut plan =
-            Plan { dsl, to, start: &start, scope, members: Vec::new(), gaps: Vec::new() };
+            Plan { dsl: &dsl, to, start: &start, scope, members: Vec::new(), gaps: Vec::new() };
         let parts = match scope.is_line() {
             true => {
                 plan.gather(head, last.phys.creation_txg)?;
@@ -157,14 +156,14 @@ impl<'a> Package<'a> {
                     true => from.to_owned(),
                     false => format!("@{from}"),
                 });
-                let send = Send::with_datasets_locked(pool, snapshot, from.as_deref(), forms)?;
+                let send = Send::among(&dsl, snapshot, from.as_deref(), forms)?;
                 let from = send.from().map(str::to_owned);
                 vec![Part { snapshot: snapshot.to_owned(), from, guid: last.phys.guid }]
             }
         };
         let list = match (scope.has_list(), scope.is_line()) {
             (true, _) => {
-                let list = list::of(dsl, scope, start.name(), to, &plan.members)?;
+                let list = list::of(&dsl, scope, start.name(), to, &plan.members)?;
                 let packed = list.encode(Packing::XDR);
                 Some(packed.map_err(|e| Error::new(ErrorKind::Damaged).because(e))?)
             }

@@ -47,7 +47,7 @@ impl<'a> Send<'a> {
     pub fn resume(pool: &'a Pool, token: &ResumeToken) -> Result<Self> {
         let refused = |fault| Error::new(ErrorKind::NotResumed(fault));
         let name = snapshot_of(token);
-        let dsl = pool.dsl();
+        let dsl = pool.datasets();
         let gone = || refused(ResumeFault::Gone(name.clone()));
         let dataset = dsl.by_name(&name).ok().filter(|found| found.phys.is_snapshot());
         let dataset = dataset.ok_or_else(gone)?;
@@ -62,11 +62,12 @@ impl<'a> Send<'a> {
             0 => None,
             guid => {
                 let lost = || refused(ResumeFault::SourceGone(guid));
-                Some(earlier(dsl, &name, guid)?.ok_or_else(lost)?)
+                Some(earlier(&dsl, &name, guid)?.ok_or_else(lost)?)
             }
         };
         let forms = Forms { large_blocks, compressed, embedded, raw };
-        let mut send = Self::new(pool, &name, from.as_deref(), forms)?;
+        let mut send = Self::among(&dsl, &name, from.as_deref(), forms)?;
+        drop(dsl);
         let object = send.objset.object(token.object);
         let object = object.map_err(|e| match e.is_absent() {
             true => refused(ResumeFault::NoObject(token.object)),

@@ -81,10 +81,10 @@ impl Follower<'_> {
     /// Describes a mount before it is removed.
     fn taken(&self, mounted: Mounted) -> Result<Unmounted> {
         let pool = self.pool.view();
-        let _guard = pool.lock_datasets();
+        let dsl = pool.datasets();
         let fail = |e: engine::Error| DatasetError::engine("open", &mounted.name, e);
-        let dataset = pool.dsl().by_name(&mounted.name).map_err(|e| fail(e.into()))?;
-        let values = properties(pool, &dataset).map_err(fail)?;
+        let dataset = dsl.by_name(&mounted.name).map_err(|e| fail(e.into()))?;
+        let values = properties(&dsl, &dataset).map_err(fail)?;
         let is_by_property = !dataset.is_snapshot() && values.is_at(&mounted.dir);
         let usual = shown(&values.options);
         let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
@@ -310,8 +310,8 @@ impl Follower<'_> {
         let pool = self.pool.view();
         // A dataset that is being received exists before it is complete.
         let is_new = |name: &str| {
-            let _guard = pool.lock_datasets();
-            pool.dsl().by_name(name).map_or(true, |there| there.is_partly_received())
+            let dsl = pool.datasets();
+            dsl.by_name(name).map_or(true, |there| there.is_partly_received())
         };
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         let new: Vec<&str> = ends.map(|at| &name[..at]).filter(|name| is_new(name)).collect();
@@ -363,25 +363,24 @@ impl Follower<'_> {
 
 /// Whether there is a volume of this name, which is not mounted.
 fn is_volume(pool: &Pool, name: &str) -> bool {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     dsl.by_name(name).is_ok_and(|dataset| dsl.kind(&dataset) == DatasetKind::Volume)
 }
 
 /// The options that the properties of a dataset say.
 fn options_of(pool: &Pool, name: &str) -> Result<Options> {
-    let _guard = pool.lock_datasets();
+    let dsl = pool.datasets();
     let fail = |e: engine::Error| DatasetError::engine("mount", name, e);
-    let dataset = pool.dsl().by_name(name).map_err(|e| fail(e.into()))?;
-    Ok(properties(pool, &dataset).map_err(fail)?.options)
+    let dataset = dsl.by_name(name).map_err(|e| fail(e.into()))?;
+    Ok(properties(&dsl, &dataset).map_err(fail)?.options)
 }
 
 /// Whether a file system can be mounted by its properties.
 fn has_place(pool: &Pool, name: &str) -> Result<bool> {
-    let _guard = pool.lock_datasets();
+    let dsl = pool.datasets();
     let fail = |e: engine::Error| DatasetError::engine("mount", name, e);
-    let dataset = pool.dsl().by_name(name).map_err(|e| fail(e.into()))?;
-    Ok(properties(pool, &dataset).map_err(fail)?.has_place())
+    let dataset = dsl.by_name(name).map_err(|e| fail(e.into()))?;
+    Ok(properties(&dsl, &dataset).map_err(fail)?.has_place())
 }
 
 /// Properties of datasets that change.

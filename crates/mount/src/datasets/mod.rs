@@ -13,7 +13,7 @@ pub use error::DatasetError;
 pub use following::{Changed, Changes, Follower, MountScope, Unmounted, Unmounting, is_below};
 
 use crate::{MountSpec, Mounted, Mounts, Options, Snapshots, space_of, system};
-use engine::{Dataset, DatasetKind, OpenPool, Pool, PropertyContext, Source};
+use engine::{Dataset, DatasetKind, Datasets, OpenPool, Pool, PropertyContext, Source};
 use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, DatasetError>;
@@ -102,10 +102,9 @@ impl Properties {
     }
 }
 
-fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
-    let altroot = pool.altroot().map(str::to_owned);
+fn properties(dsl: &Datasets<'_>, dataset: &Dataset) -> engine::Result<Properties> {
+    let altroot = dsl.pool().altroot().map(str::to_owned);
     let context = PropertyContext { pool_size: None, altroot };
-    let dsl = pool.dsl();
     let property = |name: &str| dsl.property(dataset, &context, name);
     let text = |name: &str| -> engine::Result<String> {
         Ok(property(name)?.map(|p| p.value).unwrap_or_default())
@@ -179,16 +178,16 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
 
 /// A file system or snapshot that can be mounted, and its properties for that.
 fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
-    let _guard = pool.lock_datasets();
-    let dataset = pool.dsl().by_name(name).map_err(|e| DatasetError::engine("open", name, e))?;
+    let dsl = pool.datasets();
+    let dataset = dsl.by_name(name).map_err(|e| DatasetError::engine("open", name, e))?;
     let fail = |e| DatasetError::engine("mount", name, e);
-    if pool.dsl().kind(&dataset) != DatasetKind::Filesystem {
+    if dsl.kind(&dataset) != DatasetKind::Filesystem {
         return Err(DatasetError::refused(name, "it is not a file system"));
     }
-    if !pool.dsl().is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
+    if !dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
         return Err(DatasetError::refused(name, "encryption key not loaded"));
     }
-    let values = properties(pool, &dataset).map_err(fail)?;
+    let values = properties(&dsl, &dataset).map_err(fail)?;
     Ok((dataset, values))
 }
 
@@ -240,8 +239,7 @@ fn point(values: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf,
 /// # Errors
 /// Properties cannot be read.
 pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
+    let dsl = pool.datasets();
     let mut out = Vec::new();
     for (name, _) in dsl.walk() {
         let Ok(dataset) = dsl.by_name(&name) else { continue };
@@ -250,7 +248,7 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
             continue;
         }
         let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);
-        let values = properties(pool, &dataset).map_err(fail)?;
+        let values = properties(&dsl, &dataset).map_err(fail)?;
         if values.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
             out.push((values.mountpoint, MountRequest::new(&name, &[])?));
         }
@@ -263,10 +261,10 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
 /// by name.
 #[must_use]
 pub fn is_mounted_by_hand(pool: &Pool, name: &str) -> bool {
-    let _guard = pool.lock_datasets();
-    let dataset = pool.dsl().by_name(name);
+    let dsl = pool.datasets();
+    let dataset = dsl.by_name(name);
     dataset.is_ok_and(|dataset| {
-        !dataset.is_snapshot() && properties(pool, &dataset).is_ok_and(|says| !says.is_automatic())
+        !dataset.is_snapshot() && properties(&dsl, &dataset).is_ok_and(|says| !says.is_automatic())
     })
 }
 

@@ -257,7 +257,7 @@ impl LivePool {
         let (root, aux) = self.members_now();
         let facts = self.shared.config.lock().facts.clone();
         let uberblock = *self.shared.uberblock.lock();
-        let _guard = self.view.lock_datasets();
+        let _datasets = self.view.datasets();
         Ok(self.view.refreshed(LiveState {
             root,
             aux,

@@ -69,7 +69,7 @@ impl Args {
         place: &GivenPlace,
     ) -> Result<bool, Failure> {
         let found = place.find(pool)?;
-        if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
+        if pool.datasets().kind(&found.dataset) == DatasetKind::Volume {
             let volume = Volume::open(&sets.open(&found.dataset)?)?;
             return self.bytes(session, place, &FileContent::of_volume(&volume));
         }

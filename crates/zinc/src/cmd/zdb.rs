@@ -150,7 +150,7 @@ fn send(session: &Session, pool: &Pool, name: &str, rest: &[String]) -> Result<b
         embedded: flags.contains('e'),
         raw: flags.contains('w'),
     };
-    let snapshot = pool.dsl().name_of(number)?;
+    let snapshot = pool.datasets().name_of(number)?;
     let out = Terminal(session);
     Send::new(pool, &snapshot, None, forms)?.run(out, &Progress::new())?;
     Ok(true)

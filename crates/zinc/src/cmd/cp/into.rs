@@ -110,7 +110,7 @@ impl IntoArgs {
             let what = format!("cannot copy to '{}': a snapshot cannot be changed", place.shown());
             return Err(Failure::new(what));
         }
-        if pool.view().dsl().kind(&found.dataset) == DatasetKind::Volume {
+        if pool.view().datasets().kind(&found.dataset) == DatasetKind::Volume {
             let what = format!("cannot copy to '{}': a volume has no files", place.shown());
             return Err(Failure::new(what)
                 .hint("`zinc nbd` makes a volume a disk that other programs write to"));

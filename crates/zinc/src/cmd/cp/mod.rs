@@ -204,7 +204,7 @@ impl Args {
         sink: &CopyReport,
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
-        if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
+        if pool.datasets().kind(&found.dataset) == DatasetKind::Volume {
             return self.volume(sets, &found, dest, progress, sink);
         }
         let fs = sets.filesystem(&found.dataset)?;

@@ -43,8 +43,8 @@ impl Verb for Args {
                 return Err(Failure::new(format!("'{name}' is not a snapshot")));
             }
             let pool = pools.of(session, name)?;
-            let (dsl, _guard) = (pool.dsl(), pool.lock_datasets());
-            for snapshot in self.matching(dsl, name)? {
+            let dsl = pool.datasets();
+            for snapshot in self.matching(&dsl, name)? {
                 let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {
                     let time = match self.table.parsable {

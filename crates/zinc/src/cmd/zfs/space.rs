@@ -85,8 +85,8 @@ impl Verb for SpaceVerb {
         let mut pools = Pools::new(args.pool.clone());
         let pool = pools.of(session, &args.dataset)?;
         let dataset = {
-            let _guard = pool.lock_datasets();
-            pool.dsl().by_name(&args.dataset)?
+            let dsl = pool.datasets();
+            dsl.by_name(&args.dataset)?
         };
         let fs = Sets::new(session, pool, &args.pool.open).filesystem(&dataset)?;
         let mut rows = fs.space(kind)?;

@@ -32,7 +32,7 @@ impl Verb for Args {
         let Some(pool) = session.held(name) else {
             // In a pool that no process holds nothing is open, and no work is going on.
             let seen = self.live.look(session, name)?;
-            seen.dsl().by_name(name).map_err(engine::Error::from)?;
+            seen.datasets().by_name(name).map_err(engine::Error::from)?;
             return Ok(ExitCode::SUCCESS);
         };
         let fs = pool.filesystem(name)?;
