@@ -351,7 +351,9 @@ impl Audit<'_> {
         named.sort_unstable();
         chain.sort_unstable();
         if named != chain {
-            issue(format!("names snapshots {named:?}, its chain has {chain:?}"));
+            let text = |all: &[u64]| all.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            let (named, chain) = (text(&named), text(&chain));
+            issue(format!("names snapshots [{named}], its chain has [{chain}]"));
         }
     }
 

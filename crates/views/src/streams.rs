@@ -1,6 +1,6 @@
 //! Send streams, record by record and in sum, as `zstream dump` shows them.
 
-use engine::config::{NvList, NvValue};
+use engine::config::{NvList, NvPair, NvValue};
 use engine::hex;
 use engine::send::{Gap, Package, Send};
 use engine::spelling::in_line;
@@ -279,7 +279,7 @@ pub fn token(token: &ResumeToken) -> String {
                 writeln!(out, "     {name}: '{}'", in_line(&text))
             }
             NvValue::Boolean => writeln!(out, "     {name}"),
-            other => writeln!(out, "     {name}: {other:?}"),
+            other => writeln!(out, "     {name}: {}", value(other)),
         };
     }
     out
@@ -526,6 +526,23 @@ fn value(value: &NvValue) -> String {
         NvValue::StringArray(v) => {
             each(&mut v.iter().map(|v| in_line(&String::from_utf8_lossy(v))))
         }
-        other => format!("{other:?}"),
+        NvValue::Double(v) => v.to_string(),
+        NvValue::BooleanArray(v) => each(&mut v.iter().map(|v| u8::from(*v).to_string())),
+        NvValue::I8Array(v) => each(&mut v.iter().map(i8::to_string)),
+        NvValue::I16Array(v) => each(&mut v.iter().map(i16::to_string)),
+        NvValue::I32Array(v) => each(&mut v.iter().map(i32::to_string)),
+        NvValue::I64Array(v) => each(&mut v.iter().map(i64::to_string)),
+        NvValue::NvList(list) => within(list),
+        NvValue::NvListArray(lists) => each(&mut lists.iter().map(within)),
     }
+}
+
+/// A list in a line.
+// Depth is bounded: the decoder limits it.
+fn within(list: &NvList) -> String {
+    let pair = |pair: &NvPair| {
+        let name = in_line(&String::from_utf8_lossy(&pair.name));
+        format!("{name}={}", value(&pair.value))
+    };
+    format!("({})", list.pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
 }

@@ -6,8 +6,8 @@
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
 use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, PoolNameFault};
 use dsl::{KeyError, TokenFault};
-use pool::Obstacle;
 use pool::live::TunableError;
+use pool::{DeviceFault, Obstacle, PoolRefusal, VdevFault};
 use rt::Cancelled;
 
 impl From<pool::Error> for Error {
@@ -18,7 +18,7 @@ impl From<pool::Error> for Error {
             P::Dmu(below) => return below.clone().into(),
             P::Dsl(below) => return below.clone().into(),
             P::Zpl(below) => return below.clone().into(),
-            P::Refused(why) => return Self::new(ErrorKind::PoolRefused(why.clone())).because(e),
+            P::Refused(why) => return of_refusal(why.clone()),
             P::Inconsistent { .. } => return Self::new(ErrorKind::Damaged).because(e),
             P::Search { path, .. } => (ErrorKind::Search, Place::Path(path.clone())),
             P::NoSuchFeature { name } => return of_feature(Rule::NoSuchFeature, name),
@@ -51,6 +51,43 @@ impl From<pool::Error> for Error {
         };
         let hint = hint_of_pool(&e);
         Self::new(kind).at(place).because(e).hinted(hint)
+    }
+}
+
+/// A pool does not do what it is asked to: the place is what stands in the way, if it has a name.
+fn of_refusal(why: PoolRefusal) -> Error {
+    use PoolRefusal as R;
+    let place = match &why {
+        R::Devices(
+            DeviceFault::NotOpened(name)
+            | DeviceFault::NotWhole(name)
+            | DeviceFault::Unfit { name, .. }
+            | DeviceFault::BelowMinimum { path: name, .. },
+        ) => Some(Place::Device(name.clone())),
+        R::Devices(DeviceFault::NoPath(guid)) => Some(Place::Device(guid.to_string())),
+        R::Layout(VdevFault::AshiftRange(_) | VdevFault::AshiftBelowDevices { .. }) => {
+            Some(Place::Property("ashift".to_owned()))
+        }
+        R::Layout(VdevFault::ExpansionOff) => {
+            Some(Place::Property("feature@raidz_expansion".to_owned()))
+        }
+        R::FeatureNotEnabled(name) => Some(Place::Property(format!("feature@{name}"))),
+        R::PropertyTooLong(name) => Some(Place::Property(name.clone())),
+        R::Snapshot(name)
+        | R::NotFilesystem(name)
+        | R::NotVolume(name)
+        | R::ChangedInTxg(name)
+        | R::LogNotReplayed(name)
+        | R::Readable(name)
+        | R::UnreadableSnapshots(name)
+        | R::UnreadableOrigin(name)
+        | R::KeyNeeded(name) => Some(Place::Dataset(name.clone())),
+        _ => None,
+    };
+    let error = Error::new(ErrorKind::PoolRefused(why.clone())).because(pool::Error::Refused(why));
+    match place {
+        Some(place) => error.at(place),
+        None => error,
     }
 }
 

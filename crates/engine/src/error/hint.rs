@@ -2,6 +2,7 @@
 
 use crate::faults::ImportRefusal;
 use dsl::Refusal;
+use pool::{PoolRefusal, VdevFault};
 use repair::RepairRefusal;
 use std::path::PathBuf;
 
@@ -132,6 +133,16 @@ impl Hint {
             Refusal::PoolRoot => Self::DestroyPool,
             Refusal::NoFeature(guid) => Self::EnableFeature(guid),
             Refusal::SeveralOfOne => Self::OneByOne,
+            _ => return None,
+        })
+    }
+
+    /// What can be done about a refusal of a pool, beside what the refusal itself says has to end.
+    pub(super) fn of_pool_refusal(why: &PoolRefusal) -> Option<Self> {
+        Some(match why {
+            PoolRefusal::FeatureNotEnabled(name) => Self::EnableFeature(name),
+            PoolRefusal::Layout(VdevFault::ExpansionOff) => Self::EnableFeature("raidz_expansion"),
+            PoolRefusal::LogNotReplayed(_) | PoolRefusal::KeyNeeded(_) => Self::LoadKey,
             _ => return None,
         })
     }

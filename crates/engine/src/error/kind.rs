@@ -306,6 +306,7 @@ impl ErrorKind {
             Self::Suspended => Hint::Clear,
             Self::Displaced => Hint::SaveData,
             Self::Refused(why) => return Hint::of_refusal(why),
+            Self::PoolRefused(why) => return Hint::of_pool_refusal(why),
             Self::NotRepaired(why) => return Hint::of_repair(why),
             _ => return None,
         })

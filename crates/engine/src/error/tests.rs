@@ -3,6 +3,7 @@
 use super::{Error, ErrorKind, Hint, Place};
 use crate::layout::{LayoutFault, parse};
 use pool::live::{Setting, Tunable};
+use pool::{DeviceFault, Ongoing, PoolRefusal};
 use repair::RepairRefusal;
 
 /// What a public call fails with becomes the one error by `?`.
@@ -66,6 +67,23 @@ fn a_pool_that_is_not_repaired_says_what_to_do_first() {
     let error = Error::from(repair::Error::from(RepairRefusal::TooMuch(5 << 20)));
     assert_eq!(error.hint(), Some(&Hint::AllowMore));
     assert_eq!(error.to_string(), "the repair would write more than 5 MiB");
+}
+
+#[test]
+fn a_refusal_of_a_pool_says_where_and_what_to_do() {
+    let of = |why: PoolRefusal| Error::from(pool::Error::Refused(why));
+    let error = of(PoolRefusal::FeatureNotEnabled("draid"));
+    assert_eq!(error.place(), Some(&Place::Property("feature@draid".to_owned())));
+    assert_eq!(error.hint(), Some(&Hint::EnableFeature("draid")));
+    assert_eq!(error.to_string(), "feature@draid is not enabled");
+    let error = of(PoolRefusal::KeyNeeded("tank/a".to_owned()));
+    assert_eq!((error.dataset(), error.hint()), (Some("tank/a"), Some(&Hint::LoadKey)));
+    let error = of(DeviceFault::NotOpened("sdb".to_owned()).into());
+    assert_eq!(error.place(), Some(&Place::Device("sdb".to_owned())));
+    // What runs has no name, and is said by the refusal.
+    let error = of(Ongoing::Scrub.into());
+    assert_eq!((error.place(), error.hint()), (None, None));
+    assert_eq!(error.kind(), &ErrorKind::PoolRefused(PoolRefusal::Ongoing(Ongoing::Scrub)));
 }
 
 #[test]
