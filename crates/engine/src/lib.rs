@@ -354,7 +354,7 @@ pub mod process {
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub mod check {
-    pub use crate::checking::{TxgVerdict, bytes_max, judge_txgs};
+    pub use crate::checking::{TxgVerdict, bytes_max, settled, txg_verdicts};
     pub use ::check::{
         BlockKind, CheckOptions, DeviceDamage, Issue, Location, LostPart, Report, Severity, Sum,
         Totals, Verify, labels, run,

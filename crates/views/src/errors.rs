@@ -35,6 +35,9 @@ pub fn text(error: &Error) -> String {
             format!("cannot import '{name}': {}", not_imported(why))
         }
         (ErrorKind::NoEarlierState { .. }, _) => "I/O error".to_owned(),
+        (ErrorKind::WrittenMeanwhile { .. }, Some(Place::Pool(name))) => {
+            format!("cannot check '{name}': it is being written to by another program")
+        }
         (ErrorKind::Refused(why), place) if has_words(why) => of(place, refusals::text(why)),
         _ => error.to_string(),
     }
@@ -54,6 +57,9 @@ pub fn causes(error: &Error) -> Vec<String> {
                 below = cause.source();
             }
             causes
+        }
+        ErrorKind::WrittenMeanwhile { times } => {
+            vec![format!("its state changed {times} times while it was read")]
         }
         ErrorKind::NoEarlierState { .. } => {
             vec!["no state among those tried can be read completely".to_owned()]

@@ -70,6 +70,7 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::BringBack => "bring it back first; -f gives up the data it may have",
         Hint::AllowMore => "--write-mib allows more",
+        Hint::StopWriters => "stop what writes to it, or export it, and check it again",
         _ => return of_import(hint).map_or_else(|| about(hint), str::to_owned),
     };
     fixed.to_owned()

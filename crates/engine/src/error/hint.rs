@@ -117,6 +117,8 @@ pub enum Hint {
     BringBack,
     /// Allow more to be written.
     AllowMore,
+    /// Stop what writes to the pool.
+    StopWriters,
 }
 
 impl Hint {

@@ -28,6 +28,11 @@ pub enum ErrorKind {
     Refused(Refusal),
     /// The state of the pool, or of its devices, does not allow it.
     PoolRefused(PoolRefusal),
+    /// Another program writes to the pool: its state changed each time while it was read.
+    WrittenMeanwhile {
+        /// How often.
+        times: u32,
+    },
     /// There is no such dataset, file or object.
     NotFound,
     /// There is one of that name.
@@ -371,7 +376,7 @@ impl fmt::Display for ErrorKind {
             Self::NotImported(why) => return write!(f, "{why}"),
             Self::Destroyed => "was destroyed",
             Self::ForeignHost => "was last used by another host",
-            Self::InUse => "is in use",
+            Self::InUse | Self::WrittenMeanwhile { .. } => "is in use",
             Self::Device => "a device fails",
             Self::Stopped => "the pool has stopped",
             Self::Suspended => "the pool waits for its devices",

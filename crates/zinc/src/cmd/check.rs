@@ -5,7 +5,7 @@ use crate::cmd::verb::Verb;
 use crate::failure::{Failure, ISSUES};
 use crate::session::Session;
 use crate::ui;
-use engine::check::{CheckOptions, Issue, Report, Verify};
+use engine::check::{CheckOptions, Verify};
 use engine::pools::{DamagedObject, Verdict};
 use engine::{Pool, Progress, check};
 use serde_json::json;
@@ -14,10 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use views::check::View;
 
-/// States of a pool that is being written to that are tried.
-const ATTEMPTS: u32 = 6;
-/// Far longer than a txg takes between its first labels and its last.
-const LABELS_PAUSE: Duration = Duration::from_secs(1);
 /// Progress appears after this time, and this often.
 const PROGRESS_DELAY: Duration = Duration::from_millis(500);
 
@@ -63,7 +59,12 @@ impl Verb for Args {
             snapshots: self.snapshots,
             ..CheckOptions::default()
         };
-        let (report, pool) = self.settled(session, pool, &options)?;
+        let total = check::bytes_max(&pool);
+        let (report, pool) =
+            with_progress(session, total, !self.json && !self.quiet, |progress| {
+                let reopen = || self.pool.open_devices(session, &self.name);
+                check::settled(pool, &options, progress, reopen)
+            })?;
         if self.json {
             ui::json(session, &views::check::value(&report));
         } else {
@@ -80,33 +81,10 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// The report of a state that stayed, and the pool in that state. While another program writes
-    /// to the pool, what is read may be overwritten before it is verified, which looks like damage:
-    /// then again, from the newest state.
-    fn settled(
-        &self,
-        session: &Session,
-        mut pool: Pool,
-        options: &CheckOptions,
-    ) -> Result<(Report, Pool), Failure> {
-        for _ in 0..ATTEMPTS {
-            let report = with_progress(session, &pool, options, !self.json && !self.quiet);
-            if report.is_clean() || !(pool.has_moved() || labels_changed(&pool, &report)) {
-                return Ok((report, pool));
-            }
-            pool = self.pool.open_devices(session, &self.name)?;
-        }
-        let what =
-            format!("cannot check '{}': it is being written to by another program", pool.name());
-        Err(Failure::new(what)
-            .because(format!("its state changed {ATTEMPTS} times while it was read"))
-            .hint("stop what writes to it, or export it, and check it again"))
-    }
-
     /// Opens every txg in turn and judges it.
     fn txgs(&self, session: &Session, newest: &Pool) -> ExitCode {
         let mut rows = Vec::new();
-        for found in check::judge_txgs(newest, &self.pool.options(session)) {
+        for found in check::txg_verdicts(newest, &self.pool.options(session)) {
             let (state, detail) = match found.verdict {
                 Ok(Verdict::Intact) => ("intact", String::new()),
                 Ok(Verdict::Partial { lost, first }) => {
@@ -136,26 +114,18 @@ impl Args {
     }
 }
 
-/// Whether labels that were wrong are not so any more, or in another way: a txg that changes them
-/// writes half of them before its uberblock, and half after it.
-fn labels_changed(pool: &Pool, report: &Report) -> bool {
-    let is_label = |i: &&Issue| matches!(i, Issue::Label { .. } | Issue::LabelRound { .. });
-    let before: Vec<&Issue> = report.issues.iter().filter(is_label).collect();
-    if before.is_empty() {
-        return false;
-    }
-    std::thread::sleep(LABELS_PAUSE);
-    pool.has_moved() || !check::labels(pool).iter().eq(before)
-}
-
-/// Runs the check; on a terminal shows how far it is.
-fn with_progress(session: &Session, pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
+/// Runs a check of at most `total` bytes; on a terminal shows how far it is.
+fn with_progress<T>(
+    session: &Session,
+    total: u64,
+    wanted: bool,
+    check: impl FnOnce(&Progress) -> T,
+) -> T {
     let progress = Progress::new();
     if !wanted || !ui::is_terminal(session) {
-        return check::run(pool, options, &progress);
+        return check(&progress);
     }
     let done = AtomicBool::new(false);
-    let total = check::bytes_max(pool);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let start = Instant::now();
@@ -179,7 +149,7 @@ fn with_progress(session: &Session, pool: &Pool, options: &CheckOptions, wanted:
             }
             ui::progress(session, "");
         });
-        let report = check::run(pool, options, &progress);
+        let report = check(&progress);
         done.store(true, Ordering::Relaxed);
         report
     })
