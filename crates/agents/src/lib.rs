@@ -4,7 +4,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`events`] | writes changes of state to the log, and runs the administrator's command |
-//! | [`spares`] | takes hot spares, uses devices again that are back, and misses idle ones |
+//! | [`spares`] | runs [`engine::upkeep`]: hot spares, devices that are back; misses idle ones |
 //! | [`panic`] | ends the server of a pool that has `failmode=panic` |
 //!
 //! Each is a thread or two of the process that holds the pool. None of them keeps the pool open:
@@ -15,7 +15,6 @@
 
 pub mod events;
 pub mod panic;
-mod replacing;
 pub mod spares;
 
 /// The pool that a server holds, until it is let go.

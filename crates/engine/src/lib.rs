@@ -59,6 +59,7 @@
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`mod@repair`] | repairs of damage for which there is no redundancy |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
+//! | [`upkeep`] | hot spares, and devices that are back: what is done by itself |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`layout`] | what a pool is made of, in words, and what of it is likely to be a mistake |
@@ -146,6 +147,7 @@ mod remove;
 pub mod replay;
 pub mod rescue;
 pub mod send;
+pub mod upkeep;
 mod values;
 mod vdev_properties;
 mod waiting;

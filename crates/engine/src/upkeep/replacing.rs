@@ -1,12 +1,11 @@
 //! `autoreplace`: a new device in the place of one that is missing takes its place.
 //!
-//! It is used as `zpool replace` without `-f` does: it has no label and nothing else that would be
-//! lost. A device with a label is left alone, and logged.
+//! It is used as a replacement without force is: it has no label and nothing else that would be
+//! lost. A device with a label is left alone.
 
-use engine::LivePool;
-use engine::devices::{AnyDevices, DeviceSource as _};
-use engine::live::{LabelMismatch, NotUsed, Returned, VdevSpec};
-use engine::pools::DeviceCheck;
+use crate::devices::{AnyDevices, DeviceSource as _};
+use crate::pools::DeviceCheck;
+use pool::live::{LabelMismatch, LivePool, NotUsed, Returned, VdevSpec};
 
 /// Whether the pool asks for it.
 fn is_wanted(pool: &LivePool) -> bool {
@@ -17,7 +16,11 @@ fn is_wanted(pool: &LivePool) -> bool {
 }
 
 /// Whether it was put in the place of the leaf; why it was not, where that was to be done.
-pub(crate) fn put_in_place(pool: &LivePool, found: &Returned) -> Result<bool, String> {
+pub(super) fn put_in_place(
+    pool: &LivePool,
+    found: &Returned,
+    source: &AnyDevices,
+) -> Result<bool, String> {
     let is_new = found.refusal == Some(NotUsed::Unfit(LabelMismatch::NoLabel));
     if !is_new || !is_wanted(pool) {
         return Ok(false);
@@ -27,7 +30,7 @@ pub(crate) fn put_in_place(pool: &LivePool, found: &Returned) -> Result<bool, St
     let check = DeviceCheck { pool: Some(&seen), force: false, user: &|_, _| None };
     let refused = |why: &dyn std::fmt::Display| format!("it {why}");
     check.by_name(path).map_err(|why| refused(&why))?;
-    let device = AnyDevices::default().claim(path).map_err(|e| e.to_string())?;
+    let device = source.claim(path).map_err(|e| e.to_string())?;
     check.opened(path, &device, false).map_err(|why| refused(&why))?;
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let name = path.to_str().ok_or("its name is not text")?.to_owned();
