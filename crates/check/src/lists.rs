@@ -1,10 +1,8 @@
-//! Lists of blocks: iterating over block pointer objects with all the lists below them.
+//! Lists of blocks, and the bytes of tables.
 
-use dmu::{Object, Objset};
-use ondisk::bpobj::{self, BpobjHeader, Entry};
+use dmu::{Object, Objset, bpobj};
+use ondisk::bpobj::{BpobjHeader, Entry};
 
-/// Nesting of lists that is followed; OpenZFS nests them once.
-const DEPTH_MAX: usize = 8;
 /// Blocks of an object read at once.
 const READ_BLOCKS: u64 = 16;
 
@@ -14,41 +12,8 @@ pub(crate) fn for_each(
     object: u64,
     each: &mut dyn FnMut(&Entry),
 ) -> dmu::Result<BpobjHeader> {
-    walk(mos, object, DEPTH_MAX, each)
-}
-
-fn walk(
-    mos: &Objset,
-    number: u64,
-    depth: usize,
-    each: &mut dyn FnMut(&Entry),
-) -> dmu::Result<BpobjHeader> {
-    let object = mos.object(number)?;
-    let dnode = object.dnode();
-    let bad = |e| object.format_error(0, e);
-    let header = BpobjHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
-    let len = header.data_len().map_err(bad)?;
-    let endian = dnode.endian;
-    for_bytes(&object, len, &mut |at, bytes| {
-        for e in bpobj::entries(bytes, endian) {
-            each(&e.map_err(|e| object.format_error(at, e))?);
-        }
-        Ok(())
-    })?;
-    if let Some(sub) = header.subobjs.filter(|s| s.object != 0 && s.count > 0) {
-        let Some(below) = depth.checked_sub(1) else {
-            return Err(object.error(dmu::ErrorKind::Tree("lists of lists nest too deep")));
-        };
-        let table = mos.object(sub.object)?;
-        let mut numbers = Vec::new();
-        for_bytes(&table, sub.count.saturating_mul(8), &mut |_, bytes| {
-            numbers.extend(bpobj::subobj_numbers(bytes, endian));
-            Ok(())
-        })?;
-        for n in numbers {
-            walk(mos, n, below, each)?;
-        }
-    }
+    let header = bpobj::header(mos, object)?;
+    bpobj::entries(mos, object, each)?;
     Ok(header)
 }
 
