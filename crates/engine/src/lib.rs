@@ -44,6 +44,7 @@
 //! | --- | --- |
 //! | [`activity`] | what goes on in a pool in the background, what is left of it, and waiting |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
+//! | [`select`] | which datasets a request means, each with its properties |
 //! | [`properties`] | judging and setting of properties |
 //! | [`keys`] | keys of encrypted datasets |
 //! | [`permissions`] | what users other than the owner may do |
@@ -146,6 +147,7 @@ pub mod recording;
 mod remove;
 pub mod replay;
 pub mod rescue;
+pub mod select;
 pub mod send;
 pub mod upkeep;
 mod values;

@@ -2,7 +2,7 @@
 
 use super::{Style, dataset, property_json, text};
 use crate::{HostInfo, json};
-use engine::datasets::Selected;
+use engine::select::Selected;
 use engine::{Property, Source, props};
 use serde_json::{Map, Value};
 use term::Table;

@@ -2,9 +2,9 @@
 
 use super::text;
 use crate::HostInfo;
-use engine::datasets::Selected;
 use engine::props;
 use engine::props::ListAlignment;
+use engine::select::Selected;
 use std::cmp::Ordering;
 use term::Table;
 

@@ -10,8 +10,8 @@ mod pretty;
 pub mod versions;
 
 use crate::{HostInfo, json};
-use engine::datasets::{DatasetTypes, Selected};
 use engine::properties::parse_owner;
+use engine::select::{DatasetTypes, Selected};
 use engine::{Property, Source, props};
 use pretty::pretty;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,7 @@
 //! Versions of file systems, as `zfs upgrade` shows them.
 
-use engine::datasets::{Selected, Upgraded};
+use engine::datasets::Upgraded;
+use engine::select::Selected;
 use std::fmt::Write as _;
 
 /// The version of new file systems, and the newest there is.

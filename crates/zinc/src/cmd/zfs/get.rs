@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui;
-use engine::datasets::{DatasetTypes, SelectFilter};
+use engine::select::{DatasetTypes, SelectFilter};
 use std::process::ExitCode;
 use views::datasets::get::{Chosen, FIELDS, Field};
 use views::datasets::{Style, computed, parse_types, sort_by_name};

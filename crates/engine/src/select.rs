@@ -182,14 +182,14 @@ pub struct Selection {
 }
 
 /// Without names of owners: they are known by their numbers.
-fn nobody_is_called(_: SpaceKind, _: u64, _: &str) -> bool {
+fn is_never_called(_: SpaceKind, _: u64, _: &str) -> bool {
     false
 }
 
 /// Selects datasets of one pool.
 ///
 /// ```
-/// use engine::datasets::{DatasetTypes, Select, SelectFilter};
+/// use engine::select::{DatasetTypes, Select, SelectFilter};
 /// use engine::{Create, NewPool};
 ///
 /// let pool = NewPool::new("tank").memory(128 << 20).create()?;
@@ -217,7 +217,7 @@ impl<'a> Select<'a> {
         let altroot = pool.altroot().map(str::to_owned);
         let context = PropertyContext { pool_size: None, altroot };
         let mounted = BTreeSet::new();
-        Self { pool, wanted, since: &[], context, mounted, is_called: &nobody_is_called }
+        Self { pool, wanted, since: &[], context, mounted, is_called: &is_never_called }
     }
 
     /// With properties that depend on how many bytes the pool has ([`PoolSpace::usable`]).
