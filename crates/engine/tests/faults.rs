@@ -8,6 +8,8 @@
 
 #[path = "faults/at_rest.rs"]
 mod at_rest;
+#[path = "faults/changes.rs"]
+mod changes;
 #[path = "faults/hanging.rs"]
 mod hanging;
 #[path = "faults/leaf.rs"]

@@ -3,22 +3,38 @@
 //!
 //! Where a block lies on the leaves is computed here, from the address alone, as OpenZFS lays it
 //! out: on a mirror at the same place of each side, in raidz sector by sector from leaf to leaf.
+//! Where dRAID has it is not computed here (`changes.rs` has its damage while it is in use).
 
 use super::*;
 use engine::inside::device::{Device as _, WriteDevice as _};
 use engine::inside::dmu::{self, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::live::{FailMode, StoredPropertyValue};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the part of a leaf begins that blocks lie in.
 const BLOCKS_AT: u64 = 4 << 20;
 const SECTOR: u64 = 4096;
 
+/// Layouts whose blocks can be lost: also those that can do without no leaf.
+const LOSING: [Shape; 9] = [
+    Shape::Mirror,
+    Shape::Mirror3,
+    Shape::Raidz1,
+    Shape::Raidz2,
+    Shape::Raidz3,
+    Shape::MirrorAndLogs,
+    Shape::Raidz1AndLogs,
+    Shape::Disks3,
+    Shape::Special,
+];
+
 /// A block of a dataset that is on disk.
 #[derive(Clone, Debug)]
 struct Block {
     object: u64,
     level: i8,
+    vdev: usize,
     /// In sectors of the vdev.
     at: u64,
     /// Sectors of its data.
@@ -35,7 +51,7 @@ impl Visitor for Blocks {
             let dva = bp.dva(0);
             let (object, level) = (place.object, place.level);
             let (at, sectors) = (dva.offset() / SECTOR, bp.psize().div_ceil(SECTOR));
-            self.0.push(Block { object, level, at, sectors });
+            self.0.push(Block { object, level, vdev: dva.vdev() as usize, at, sectors });
         }
         Step::Descend
     }
@@ -57,7 +73,7 @@ fn data_blocks(view: &Pool) -> Vec<Block> {
     }
     let mut seen = BTreeSet::new();
     let is_data = |b: &Block| b.level == 0 && b.object != 0;
-    all.0.into_iter().filter(is_data).filter(|b| seen.insert(b.at)).collect()
+    all.0.into_iter().filter(is_data).filter(|b| seen.insert((b.vdev, b.at))).collect()
 }
 
 /// The leaf and the place of each sector of a block that something depends on: data and parity.
@@ -67,8 +83,15 @@ fn sectors(bench: &Bench, block: &Block) -> Vec<(usize, u64)> {
         Shape::Raidz1 | Shape::Raidz1AndLogs => 1,
         Shape::Raidz2 => 2,
         Shape::Raidz3 => 3,
-        _ => {
-            let each = |n: u64| (0..leaves).map(move |leaf| (leaf as usize, n));
+        shape => {
+            let sides = match shape {
+                Shape::Disks3 => block.vdev..block.vdev + 1,
+                // Two disks, and behind them a mirror.
+                Shape::Special if block.vdev < 2 => block.vdev..block.vdev + 1,
+                Shape::Special => 2..4,
+                _ => 0..leaves as usize,
+            };
+            let each = |n: u64| sides.clone().map(move |leaf| (leaf, n));
             return (block.at..block.at + block.sectors).flat_map(each).collect();
         }
     };
@@ -87,7 +110,12 @@ fn rot(bench: &Bench, leaf: usize, sector: u64) {
 
 /// A pool with data, which is imported again so that nothing is in memory.
 fn filled(steps: &RandomSteps, shape: Shape) -> Run {
-    let mut run = Run::new(steps.seed(), Bench::new(shape, DEVICE_BYTES, 12)).following(steps);
+    filled_on(steps, Bench::new(shape, DEVICE_BYTES, 12))
+}
+
+fn filled_on(steps: &RandomSteps, bench: Bench) -> Run {
+    let shape = bench.shape;
+    let mut run = Run::new(steps.seed(), bench).following(steps);
     run.weight_max = 2 << 20;
     run.offset_max = 8 << 20;
     for _ in 0..30 {
@@ -143,29 +171,76 @@ fn each_copy_that_rots_is_found_and_counted_once() {
 /// More copies of some blocks rot than there may: the error log names their files and no other.
 #[test]
 fn beyond_the_redundancy_exactly_what_is_lost_is_named() {
-    scenarios((70..).zip(SHAPES), |steps, shape| {
+    scenarios((110..).zip(LOSING), |steps, shape| {
         let run = filled(steps, shape);
-        let mut rng = Rng::new(steps.seed());
-        let blocks = data_blocks(run.pool().view());
-        let mut want = BTreeSet::new();
-        for block in blocks.iter().filter(|_| rng.below(6) == 0) {
-            let all = sectors(&run.bench, block);
-            let leaves: BTreeSet<_> = all.iter().map(|(leaf, _)| *leaf).collect();
-            assert!(leaves.len() > run.bench.redundancy(), "{shape:?}: {block:?} on {leaves:?}");
-            all.into_iter().for_each(|(leaf, sector)| rot(&run.bench, leaf, sector));
-            want.insert(block.object);
-        }
-        assert!(!want.is_empty(), "{shape:?}");
-        run.pool().scrub().unwrap();
-        run.pool().wait_for_scan().unwrap();
-        let done = run.pool().view().scan_state().unwrap().unwrap();
-        assert!(done.state() == State::Finished && done.errors > 0);
-        // Datasets that share a lost block have lost it too, and a clone has the numbers of its
-        // origin: files are told by their numbers.
-        let log = run.pool().view().error_log().unwrap();
-        let named: BTreeSet<u64> = log.objects().into_iter().map(|o| o.object).collect();
-        assert_eq!(named, want, "{shape:?}");
+        let want = lose_some(&run, steps.seed());
+        names_exactly(run.pool(), &want, &format!("{shape:?}"));
         drop(run.abandon());
+    });
+}
+
+/// Every copy of some blocks rots; the objects that they are of.
+fn lose_some(run: &Run, seed: u64) -> BTreeSet<u64> {
+    let mut rng = Rng::new(seed);
+    let blocks = data_blocks(run.pool().view());
+    let mut want = BTreeSet::new();
+    for block in blocks.iter().filter(|_| rng.below(6) == 0) {
+        let all = sectors(&run.bench, block);
+        let leaves: BTreeSet<_> = all.iter().map(|(leaf, _)| *leaf).collect();
+        assert!(leaves.len() > run.bench.redundancy(), "{block:?} on {leaves:?}");
+        all.into_iter().for_each(|(leaf, sector)| rot(&run.bench, leaf, sector));
+        want.insert(block.object);
+    }
+    assert!(!want.is_empty());
+    want
+}
+
+/// A scrub finds that something is lost of these objects and of no others.
+fn names_exactly(pool: &LivePool, want: &BTreeSet<u64>, case: &str) {
+    pool.scrub().unwrap();
+    pool.wait_for_scan().unwrap();
+    let done = pool.view().scan_state().unwrap().unwrap();
+    assert!(done.state() == State::Finished && done.errors > 0, "{case}");
+    // Datasets that share a lost block have lost it too, and a clone has the numbers of its
+    // origin: files are told by their numbers.
+    let log = pool.look().unwrap().error_log().unwrap();
+    let named: BTreeSet<u64> = log.objects().into_iter().map(|o| o.object).collect();
+    assert_eq!(named, *want, "{case}");
+}
+
+/// One leaf more goes than the pool can do without, and what is there rots meanwhile: the pool is
+/// suspended, goes on when they are back, and names exactly the files that lost something.
+#[test]
+fn a_pool_that_was_suspended_names_exactly_what_is_lost() {
+    scenarios((110..).zip(LOSING), |steps, shape| {
+        Rt::simulate(steps.seed(), |rt| {
+            let case = format!("{shape:?}");
+            let (bench, leaves) = bench(rt, steps.seed(), shape);
+            let run = filled_on(steps, bench);
+            let pool = run.pool();
+            pool.sync().unwrap();
+            pool.outlast_failures().unwrap();
+            pool.set_fail_mode(FailMode::Continue);
+            let now = leaves.lock().clone();
+            let gone = run.bench.redundancy() + 1;
+            now[..gone].iter().for_each(|leaf| leaf.get_into(LeafFault::IsGone, 1));
+            let comment = StoredPropertyValue::Text("written".to_owned());
+            pool.set_pool_property("comment", comment).unwrap_err();
+            assert!(pool.is_waiting(), "{case}");
+            let refused = pool.sync().unwrap_err().to_string();
+            assert!(refused.contains("is suspended"), "{case}: {refused}");
+            let want = lose_some(&run, steps.seed());
+            assert!(now.iter().map(|leaf| leaf.mend()).sum::<u64>() > 0, "{case}");
+            rt.sleep(Duration::from_secs(1));
+            assert!(pool.resume(&run.bench.source()).unwrap(), "{case}");
+            pool.forget_errors(None).unwrap();
+            for guid in pool.leaves_away() {
+                pool.online_leaf(guid, OwnChanges::Keep, None, &run.bench.source()).unwrap();
+            }
+            pool.wait_for_scan().unwrap();
+            names_exactly(pool, &want, &case);
+            drop(run.abandon());
+        });
     });
 }
 
