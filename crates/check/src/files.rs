@@ -13,6 +13,7 @@ use dmu::{Object, Zap};
 use ondisk::dnode::{FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};
 use ondisk::objset::{
     FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
+    OBJSET_SIZE_V1,
 };
 use ondisk::znode::{flags, master};
 use ondisk::{DmuType, ObjsetKind, spelling};
@@ -290,6 +291,10 @@ impl Survey<'_> {
         let phys = self.fs.objset().phys();
         let has = |flag| phys.flags & flag != 0;
         if !has(FLAG_USERACCOUNTING_COMPLETE) {
+            // Snapshots stay as they are, and so do pools from before there was accounting.
+            if phys.size > OBJSET_SIZE_V1 && !self.name.contains('@') {
+                self.sink.put(Issue::NotCounted { dataset: Arc::clone(&self.name) });
+            }
             return;
         }
         let tables = self.fs.objset().accounting_objects();

@@ -355,6 +355,11 @@ pub enum Issue {
         /// The counted value.
         counted: u64,
     },
+    /// The space of all owners of files is counted.
+    NotCounted {
+        /// The dataset.
+        dataset: Arc<str>,
+    },
     /// Every device has four good labels that agree with each other and with the pool.
     Label {
         /// Path of the device.
@@ -446,6 +451,7 @@ impl Issue {
             Self::Orphan { .. } => "orphan",
             Self::WrongParent { .. } => "wrong-parent",
             Self::OwnerSpace { .. } => "owner-space",
+            Self::NotCounted { .. } => "not-counted",
             Self::Label { .. } => "label",
             Self::LabelRound { .. } => "label-round",
             Self::DeviceAbsent { .. } => "device-absent",
@@ -472,7 +478,7 @@ impl Issue {
             Self::DeviceAbsent { .. } | Self::Locked { .. } | Self::KnownError { .. } => {
                 Severity::Note
             }
-            Self::LabelRound { .. } => Severity::Note,
+            Self::LabelRound { .. } | Self::NotCounted { .. } => Severity::Note,
             _ => Severity::Inconsistent,
         }
     }
@@ -563,6 +569,9 @@ impl fmt::Display for Issue {
             }
             Self::OwnerSpace { dataset, owner, stored, counted } => {
                 write!(f, "{dataset}: {owner} is {stored}, counted {counted}")
+            }
+            Self::NotCounted { dataset } => {
+                write!(f, "{dataset}: the accounting by user, group and project is not complete")
             }
             Self::Label { device, label, cause } => write!(f, "{device} label {label}: {cause}"),
             Self::LabelRound { device, txg } => {

@@ -5,6 +5,8 @@
 mod correct;
 #[path = "receive/raw.rs"]
 mod raw;
+#[path = "receive/recount.rs"]
+mod recount;
 #[path = "receive/resumed.rs"]
 mod resumed;
 #[path = "receive/targets.rs"]

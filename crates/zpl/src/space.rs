@@ -13,7 +13,7 @@
 //! An object set from before the accounting has no tables, and those of one that was received as it
 //! was encrypted elsewhere are not complete: they lack what came while the owners of files were not
 //! known. A flag in the header says so. The figures are then counted from the objects themselves,
-//! as a read-write import would.
+//! until the tables are made anew (`dmu`, `live/recount.rs`).
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -21,7 +21,9 @@ use crate::node::Node;
 use dmu::{Object, Zap};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::fuid::Fuid;
-use ondisk::objset::{FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE};
+use ondisk::objset::{
+    FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
+};
 use std::collections::BTreeMap;
 
 /// Before an id in the key of a count of objects.
@@ -46,6 +48,14 @@ impl SpaceKind {
             Self::User => 0,
             Self::Group => 1,
             Self::Project => 2,
+        }
+    }
+
+    /// The flags in the header of a set whose table of this kind is complete.
+    pub(crate) fn complete_flags(self) -> u64 {
+        match self {
+            Self::User | Self::Group => FLAG_USERACCOUNTING_COMPLETE,
+            Self::Project => FLAG_USERACCOUNTING_COMPLETE | FLAG_PROJECTQUOTA_COMPLETE,
         }
     }
 
@@ -94,7 +104,8 @@ impl Filesystem {
         let table = self.objset().accounting_objects()[kind.index()].clone();
         let flags = self.objset().phys().flags;
         let counts_objects = table.is_some() && flags & FLAG_USEROBJACCOUNTING_COMPLETE != 0;
-        match table.filter(|_| flags & FLAG_USERACCOUNTING_COMPLETE != 0) {
+        let complete = kind.complete_flags();
+        match table.filter(|_| flags & complete == complete) {
             Some(table) => {
                 let table = accounting(&table)?;
                 for (key, value) in table {

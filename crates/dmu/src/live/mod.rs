@@ -27,13 +27,16 @@
 //!
 //! `state.rs` is one object with its versions, `set.rs` the set's knowledge of all of them; neither
 //! knows an [`Objset`](crate::Objset). The calls of its users are above: `open.rs`, `objects.rs`,
-//! `write.rs` for the contents of an object, `early.rs`, `scratch.rs`, `sealed.rs`, and `sync`.
+//! `write.rs` for the contents of an object, `early.rs`, `scratch.rs`, `sealed.rs`, `recount.rs`,
+//! and `sync`.
 
+mod counts;
 mod early;
 mod mend;
 mod objects;
 mod open;
 mod policy;
+mod recount;
 mod scratch;
 mod sealed;
 pub(crate) mod set;

@@ -1,5 +1,6 @@
 //! Opening sets to be changed.
 
+use super::recount::complete_flags;
 use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
 use super::spec::{LiveSpec, SetKey};
 use super::write::is_tree;
@@ -7,10 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::store::Key;
 use ondisk::dnode::MAX_LEVELS;
-use ondisk::objset::{
-    FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
-    OBJSET_SIZE_V1, OBJSET_SIZE_V3, ObjsetKind,
-};
+use ondisk::objset::{OBJSET_SIZE_V1, ObjsetKind};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
 use std::sync::Arc;
 
@@ -73,14 +71,9 @@ fn open(spec: LiveSpec) -> Result<Objset> {
 
 fn new_header(spec: &LiveSpec) -> ObjsetPhys {
     let mut phys = ObjsetPhys::new(spec.kind, spec.header_size);
-    if let Some(a) = spec.accounting.as_ref().filter(|_| spec.header_size > OBJSET_SIZE_V1) {
-        phys.flags |= FLAG_USERACCOUNTING_COMPLETE;
-        if a.objects() {
-            phys.flags |= FLAG_USEROBJACCOUNTING_COMPLETE;
-        }
-        if a.projects() && spec.header_size >= OBJSET_SIZE_V3 {
-            phys.flags |= FLAG_PROJECTQUOTA_COMPLETE;
-        }
+    if let Some(accounting) = spec.accounting.as_ref().filter(|_| spec.header_size > OBJSET_SIZE_V1)
+    {
+        phys.flags |= complete_flags(&**accounting, spec.header_size);
     }
     phys
 }

@@ -1,5 +1,6 @@
 //! A live set's knowledge of its objects, and of what was changed in which txg.
 
+use super::counts::Recounting;
 use super::policy::SetPolicy;
 use super::slots::Slots;
 use super::spec::{Accounting, SetKey};
@@ -40,6 +41,8 @@ pub(super) struct Dirty {
     pub(super) objects: HashMap<u64, Arc<LiveObject>>,
     /// New header of the intent log.
     pub(super) zil: Option<ZilHeader>,
+    /// Blocks of dnodes that a recount is to count.
+    pub(super) recount: usize,
 }
 
 /// The results of the passes of the syncing txg so far.
@@ -73,6 +76,7 @@ pub(crate) struct LiveSet {
     pub(super) renewed: Mutex<BTreeSet<u64>>,
     /// How blocks of dnodes are encrypted, of a set that is received sealed.
     pub(super) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
+    pub(super) recounting: Recounting,
 }
 
 impl LiveSet {
@@ -102,11 +106,18 @@ impl LiveSet {
             faults: OnceLock::new(),
             renewed: Mutex::default(),
             dnode_seals: Mutex::default(),
+            recounting: Recounting::default(),
         }
     }
 
     pub(crate) fn base(&self) -> Arc<Base> {
         Arc::clone(&self.base.read())
+    }
+
+    /// The tree of an earlier pass of the txg that is being synced, or the last durable one.
+    pub(super) fn newest(&self) -> Arc<Base> {
+        let of_pass = self.pass.lock().base.clone();
+        of_pass.unwrap_or_else(|| self.base())
     }
 
     pub(crate) fn meta(&self) -> &Arc<LiveObject> {

@@ -7,6 +7,7 @@ mod disk;
 mod ground;
 mod model;
 mod owners;
+mod recount;
 mod scratch;
 mod slow;
 mod stored;
@@ -32,7 +33,8 @@ fn spec(ground: &dyn Ground, root: Option<BlkPtr>, kind: ObjsetKind) -> LiveSpec
         header_size: OBJSET_SIZE_V3,
         transactions: None,
         policy: SetPolicy { indirect_shift: 10, ..SetPolicy::default() },
-        accounting: (kind == ObjsetKind::Zfs).then(|| Arc::new(owners::FirstByte) as _),
+        accounting: (kind == ObjsetKind::Zfs)
+            .then(|| Arc::new(owners::FirstByte { projects: true }) as _),
         key: dmu::SetKey::None,
     }
 }

@@ -8,7 +8,7 @@ use ondisk::objset::ObjsetKind;
 use std::collections::BTreeMap;
 use testkit::Rng;
 
-struct Model {
+pub(crate) struct Model {
     block_size: u64,
     data: BTreeMap<u64, Vec<u8>>,
     bonus: Vec<u8>,
@@ -87,7 +87,7 @@ pub(crate) fn run(
     assert!(!reuses || ground.reused() > 0, "later passes use the space of earlier ones");
 }
 
-fn change(rng: &mut Rng, set: &Objset, tx: &Tx, models: &mut BTreeMap<u64, Model>) {
+pub(crate) fn change(rng: &mut Rng, set: &Objset, tx: &Tx, models: &mut BTreeMap<u64, Model>) {
     let pick = |rng: &mut Rng, models: &BTreeMap<u64, Model>| {
         let n = rng.below(models.len().max(1) as u64) as usize;
         models.keys().nth(n).copied()
@@ -188,7 +188,7 @@ fn create(rng: &mut Rng, set: &Objset, tx: &Tx, models: &mut BTreeMap<u64, Model
     }
 }
 
-fn compare(set: &Objset, models: &BTreeMap<u64, Model>) {
+pub(crate) fn compare(set: &Objset, models: &BTreeMap<u64, Model>) {
     let listed: Vec<u64> = set.objects().map(|o| o.unwrap().number()).collect();
     assert_eq!(listed, models.keys().copied().collect::<Vec<_>>(), "objects");
     for (number, model) in models {

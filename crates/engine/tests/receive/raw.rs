@@ -4,12 +4,13 @@ use super::resumed::in_pieces;
 use super::*;
 use engine::keys::{self, KeyChange, KeyOptions};
 
-const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
+pub(super) const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";
 const WORDS: &[u8] = b"correct horse battery staple";
-const RAW: Forms = Forms { large_blocks: true, compressed: true, embedded: true, raw: true };
+pub(super) const RAW: Forms =
+    Forms { large_blocks: true, compressed: true, embedded: true, raw: true };
 
 /// An encryption root.
-fn root(pool: &LivePool, new: Create, suite: &str) {
+pub(super) fn root(pool: &LivePool, new: Create, suite: &str) {
     let new = new.set("encryption", suite).unwrap().set("keyformat", "raw").unwrap();
     new.set("compression", "lz4").unwrap().with_key(pool, KEY).unwrap().run(pool).unwrap();
 }
@@ -45,19 +46,22 @@ fn key_status(pool: &LivePool, name: &str) -> String {
     all.into_iter().find(|property| property.name == "keystatus").unwrap().value
 }
 
-fn snapshot(pool: &LivePool, name: &str) {
+pub(super) fn snapshot(pool: &LivePool, name: &str) {
     engine::datasets::snapshot(pool, &[name], false, Vec::new()).unwrap();
 }
 
 /// Every block is what its codes say, read with these keys.
-fn check_with(pool: LivePool, path: &Path, keys: &[(&str, &[u8])]) {
+pub(super) fn check_with(pool: LivePool, path: &Path, keys: &[(&str, &[u8])]) {
     pool.export().unwrap();
     let pool = Pool::open("there", &OpenOptions::in_places([path])).unwrap();
     for (name, key) in keys {
         pool.dsl().load_key(name, key).unwrap();
     }
     let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
-    assert!(report.issues.is_empty(), "{:?}", report.issues);
+    // What belongs to whom is counted when it is opened to be changed.
+    let is_expected = |issue: &&check::Issue| matches!(issue, check::Issue::NotCounted { .. });
+    let wrong: Vec<_> = report.issues.iter().filter(|issue| !is_expected(issue)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!(report.blocks_lost, 0);
 }
 
@@ -176,7 +180,7 @@ fn check_bytes_by_user(pool: &LivePool, name: &str) {
     assert_eq!(counted, found, "{name}");
 }
 
-/// The tables of a file system that came raw have what was written since, and nothing of what came.
+/// The tables of a file system that came raw have nothing of what came until all is counted anew.
 #[test]
 fn space_by_user_has_what_came_raw() {
     let from = NewPool::new("here").memory(128 << 20).create().unwrap();

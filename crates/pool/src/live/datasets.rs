@@ -613,7 +613,9 @@ impl LivePool {
             let _guard = self.shared.gate.read();
             self.shared.dsl.stored(&self.shared.dsl.by_name(name)?)?
         };
-        head.filesystem(settings(&stored))
+        let fs = head.filesystem(settings(&stored))?;
+        self.shared.await_recount(head);
+        Ok(fs)
     }
 
     /// A volume, open for writing.

@@ -10,6 +10,7 @@ use ondisk::props::find_dataset;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use zil::{IntentLog, LogBias, SyncMode};
 use zpl::write::{FileOwners, FsSettings, XattrStore};
 use zpl::{Filesystem, Volume};
@@ -30,6 +31,8 @@ pub struct Head {
     pub(super) space: Arc<HeadSpace>,
     /// How far a stream that is received into it has come.
     pub(super) reached: Reached,
+    /// Its owners are being counted, and that was waited for as long as it may be.
+    pub(super) was_awaited: AtomicBool,
 }
 
 /// What the properties of a head say where tunables have a say too.
@@ -79,6 +82,7 @@ impl Head {
         };
         if let Some(fs) = &*held {
             fs.configure(settings)?;
+            self.keep_counts(settings);
             return Ok(fs.clone());
         }
         let fs = Filesystem::open(self.objset.clone())?;
@@ -87,7 +91,16 @@ impl Head {
         self.attach(&fs);
         *held = Some(fs.clone());
         drop(held);
+        self.keep_counts(settings);
         Ok(fs)
+    }
+
+    /// What belongs to whom is counted, if it is not: of a file system that is open, with these
+    /// settings. One that is not to be changed stays as it is.
+    fn keep_counts(&self, settings: FsSettings) {
+        if !settings.read_only {
+            self.objset.begin_recount();
+        }
     }
 
     /// It is being formatted as a file system, with a root directory of this user and group.
@@ -114,7 +127,11 @@ impl Head {
     /// Changes how its files are made, when it is open as a file system.
     pub(super) fn configure(&self, settings: FsSettings) -> Result<()> {
         match &*self.fs.lock() {
-            Some(fs) => Ok(fs.configure(settings)?),
+            Some(fs) => {
+                fs.configure(settings)?;
+                self.keep_counts(settings);
+                Ok(())
+            }
             None => Ok(()),
         }
     }

@@ -23,6 +23,7 @@ use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use zil::IntentLog;
 use zpl::write::FileOwners;
@@ -119,8 +120,18 @@ impl Shared {
             true => Arc::new(SealedStore::in_sync(Arc::clone(&self.patient) as _)),
             false => Arc::clone(&self.patient) as _,
         });
-        let (fs, reached) = (Mutex::default(), Reached::default());
-        Ok(Head { dataset, objset, in_sync, owners, fs, properties, log, space, reached })
+        Ok(Head {
+            dataset,
+            objset,
+            in_sync,
+            owners,
+            fs: Mutex::default(),
+            properties,
+            log,
+            space,
+            reached: Reached::default(),
+            was_awaited: AtomicBool::new(false),
+        })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -265,7 +276,10 @@ impl Shared {
     pub(super) fn features_in_use(&self, head: &Head, txg: u64) -> Vec<&'static str> {
         let large_dnodes = head.objset.policy().is_some_and(|policy| policy.dnode_slots > 1);
         let large_dnodes = large_dnodes.then_some(LARGE_DNODE);
-        self.log_features(head, txg).into_iter().chain(large_dnodes).collect()
+        // It gets the tables that it lacks.
+        let recounted = head.objset.is_recounting().then(|| self.features_of(ObjsetKind::Zfs));
+        let by_log = self.log_features(head, txg).into_iter();
+        by_log.chain(large_dnodes).chain(recounted.into_iter().flatten()).collect()
     }
 
     /// Features that a new object set of that kind uses from the start.

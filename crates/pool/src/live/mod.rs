@@ -31,6 +31,7 @@
 //! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
 //! receive                        datasets that are being received
+//! recount                        what belongs to whom, where that was not counted
 //! behalf  delegations            what other users may change, and who says so
 //! vdevs  expand  vdev_properties adding devices, new guids; devices that have grown; properties
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
@@ -82,6 +83,7 @@ mod pipeline;
 mod reached;
 mod receive;
 mod record;
+mod recount;
 mod reflow;
 mod reflows;
 mod removals;

@@ -296,6 +296,7 @@ impl Shared {
             || is_set(&self.discarding)
             || self.is_removal_running()
             || self.is_reflow_running()
+            || self.is_recounting()
     }
 
     /// A removal copies a piece in each txg.

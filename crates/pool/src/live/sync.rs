@@ -129,8 +129,8 @@ impl Shared {
         for head in &heads {
             let account = self.account(&cx, head.dataset)?;
             self.sync_log(head, &tx)?;
-            let root = self.sync_objset(head, txg, &account)?;
-            written.push((account, root, self.features_in_use(head, txg)));
+            let features = self.features_in_use(head, txg);
+            written.push((self.sync_objset(head, txg, &account)?, account, features));
         }
         let piece = self.copy_piece(txg);
         let reflowed = self.reflow_step();
@@ -138,7 +138,7 @@ impl Shared {
             self.writer.free_logged(&bp, txg);
         }
         let _guard = self.gate.write();
-        for (head, (account, root, features)) in heads.iter().zip(&written) {
+        for (head, (root, account, features)) in heads.iter().zip(&written) {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
             head.reached.note(&cx.dsl(), head.dataset)?;
         }
@@ -188,6 +188,7 @@ impl Shared {
     }
 
     fn dirty_heads(&self, txg: u64) -> Vec<Arc<Head>> {
+        self.recount_in(txg);
         let heads = self.heads.read();
         let dirty = heads.values().filter(|h| h.objset.is_dirty(txg));
         let mut dirty: Vec<_> = dirty.cloned().collect();

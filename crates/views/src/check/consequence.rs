@@ -54,6 +54,9 @@ pub(super) fn consequence(issue: &Issue) -> &'static str {
         Issue::Orphan { .. } => "the file cannot be reached by any name",
         Issue::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
         Issue::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
+        Issue::NotCounted { .. } => {
+            "none: what belongs to whom is counted when the file system is mounted for writing"
+        }
         Issue::Label { .. } => "the device has fewer labels to be found by",
         Issue::LabelRound { .. } => "none: a crash leaves this, and the next txg corrects it",
         Issue::DeviceAbsent { .. } => "the pool has less redundancy",

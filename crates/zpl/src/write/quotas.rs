@@ -4,6 +4,9 @@
 //! by what goes into the txgs in progress, and one that has reached it can neither write nor make
 //! files, until something of its own was freed and that is durable. That is OpenZFS's rule too.
 //!
+//! Where the header of the set says that not all is counted, as after a raw receive, no limit is
+//! kept until it is.
+//!
 //! The limits are read from their tables once, and again after one was set. Where there are none,
 //! nothing is looked up for a change.
 
@@ -15,6 +18,7 @@ use crate::space::{OBJECT_PREFIX, SpaceKind};
 use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
 use ondisk::DmuType;
+use ondisk::objset::FLAG_USEROBJACCOUNTING_COMPLETE;
 use ondisk::sa::zpl;
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE};
 use std::collections::BTreeMap;
@@ -168,8 +172,20 @@ impl Filesystem {
         Ok(())
     }
 
+    /// Whether the table has all of it.
+    fn has_counted(&self, kind: SpaceKind, what: QuotaKind) -> bool {
+        let mut needed = kind.complete_flags();
+        if what == QuotaKind::Objects {
+            needed |= FLAG_USEROBJACCOUNTING_COMPLETE;
+        }
+        self.objset().phys().flags & needed == needed
+    }
+
     /// The space of an owner, as of the last txg that was counted.
     fn used_by(&self, kind: SpaceKind, what: QuotaKind, id: u64) -> Result<u64> {
+        if !self.has_counted(kind, what) {
+            return Ok(0);
+        }
         let [user, group, project] = self.objset().accounting_objects();
         let table = match kind {
             SpaceKind::User => user,

@@ -15,6 +15,7 @@
 mod account;
 mod dnodes;
 mod kill;
+mod recount;
 mod tree;
 
 use super::policy::SetPolicy;
@@ -28,7 +29,9 @@ use crate::traverse::tops;
 use device::AlignedBuf;
 use kill::Subtree;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
+use ondisk::objset::{FLAG_USERACCOUNTING_COMPLETE, ZilHeader};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
+use recount::Piece;
 use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -45,6 +48,8 @@ struct SetSync<'a> {
     set: &'a Objset,
     live: &'a LiveSet,
     policy: Arc<SetPolicy>,
+    /// Of the set as it will be.
+    header_size: usize,
 }
 
 /// The sync of one object.
@@ -80,7 +85,8 @@ impl Objset {
     pub fn sync(&self, cx: &SyncContext<'_>) -> Result<Option<BlkPtr>> {
         let live = self.inner.live.as_deref().filter(|live| !live.scratch);
         let Some(live) = live else { return Err(self.error(0, ErrorKind::ReadOnly)) };
-        let sync = SetSync { cx, set: self, live, policy: live.policy() };
+        let header_size = live.header_size(live.newest().phys.size);
+        let sync = SetSync { cx, set: self, live, policy: live.policy(), header_size };
         sync.run()
     }
 }
@@ -88,14 +94,21 @@ impl Objset {
 impl SetSync<'_> {
     fn run(&self) -> Result<Option<BlkPtr>> {
         let Some(dirty) = self.live.dirty.lock().remove(&self.cx.txg) else { return Ok(None) };
-        let base = self.live.pass.lock().base.clone().unwrap_or_else(|| self.live.base());
-        let mut phys = ObjsetPhys::clone(&base.phys);
-        if let Some(zil) = dirty.zil {
-            phys.zil = zil;
+        let base = self.live.newest();
+        let piece = self.next_piece(&dirty, &base);
+        let writes = piece.as_ref().is_some_and(Piece::writes);
+        if dirty.objects.is_empty() && dirty.zil.is_none() && !writes {
+            self.count_piece(&[], piece)?;
+            return Ok(None);
         }
-        let mut jobs = self.jobs(dirty.objects.into_values().collect());
+        let mut phys = self.header(&base, dirty.zil);
+        let touched = piece.iter().flat_map(|piece| piece.touched.iter().cloned());
+        let mut jobs = self.jobs(dirty.objects.into_values().chain(touched).collect());
         self.write_trees(&mut jobs)?;
-        self.account(&jobs)?;
+        match self.count_piece(&jobs, piece)? {
+            None => self.account(&jobs)?,
+            Some(counted) => self.settle_recount(&mut phys, counted)?,
+        }
         // The accounting has changed its tables in this same txg.
         let tables = self.live.dirty.lock().remove(&self.cx.txg).unwrap_or_default();
         let mut tables = self.jobs(tables.objects.into_values().collect());
@@ -119,6 +132,18 @@ impl SetSync<'_> {
             pass.objects.insert(job.object.number(), job.object);
         }
         Ok(Some(root))
+    }
+
+    /// The header as it is to be, but for the dnodes in it.
+    fn header(&self, base: &Base, zil: Option<ZilHeader>) -> ObjsetPhys {
+        let mut phys = ObjsetPhys::clone(&base.phys);
+        phys.zil = zil.unwrap_or(phys.zil);
+        phys.size = self.header_size;
+        // What is changed without being counted makes the tables wrong.
+        if self.live.accounting.is_none() {
+            phys.flags &= !FLAG_USERACCOUNTING_COMPLETE;
+        }
+        phys
     }
 
     /// Takes the changes out of the objects, in the order of their numbers.

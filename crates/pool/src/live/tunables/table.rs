@@ -334,6 +334,12 @@ table! {
         Push::OnUse,
         "A scrub follows a sequential rebuild.";
 
+    // Accounting.
+    RecountPiece "zinc_recount_piece" Unit::Count, 256, 0..=1 << 20,
+        Push::OnUse,
+        "A transaction group counts the files in this many blocks of 32, where what belongs to \
+         whom is counted anew. 0: that waits.";
+
     // Removal of devices.
     RemovalPiece "zinc_removal_piece" Unit::Bytes, 64 << 20, 0x1000..=1 << 30,
         Push::OnUse,
