@@ -11,6 +11,7 @@ use crate::served::{Caller, EntryReply, Front};
 use crate::snapshots::InodeTarget;
 use crate::workers::{Class, Workers};
 use engine::Node;
+use engine::files::ProjectRoom;
 use fuser::{
     Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
@@ -64,18 +65,30 @@ impl Front {
         }
     }
 
-    fn answer_statfs(&self, reply: ReplyStatfs) {
+    /// The limits of the project of a directory.
+    fn project_room(&self, ino: INodeNo) -> ProjectRoom {
+        let room = match self.of(ino) {
+            InodeTarget::Live(_) => self.node(ino).ok().map(|node| self.fs.project_room(&node)),
+            _ => None,
+        };
+        room.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn answer_statfs(&self, ino: INodeNo, reply: ReplyStatfs) {
         /// The block size reported by `statfs`.
         const UNIT: u64 = 4096;
         /// There are no more files than this, however much space there is.
         const FILES_MAX: u64 = 1 << 48;
         let Some(space) = (self.space)() else { return reply.error(Errno::EIO) };
-        let total = space.used.saturating_add(space.available) / UNIT;
-        let free = space.available / UNIT;
+        // What a project may have is all there is in its directories.
+        let room = self.project_room(ino);
+        let of_all = (space.used.saturating_add(space.available), space.available);
+        let (total, free) = room.bytes.unwrap_or(of_all);
+        let (total, free) = (total / UNIT, free / UNIT);
         // A file takes 512 bytes at least.
         let more = (space.available / 512).min(FILES_MAX);
         let settings = self.fs.settings();
-        let files = space.files.saturating_add(more);
+        let (files, more) = room.objects.unwrap_or((space.files.saturating_add(more), more));
         let (record, name_max) = (settings.record_size, self.name_max() as u32);
         reply.statfs(total, free, free, files, more, record, name_max, UNIT as u32);
     }
@@ -461,8 +474,8 @@ impl fuser::Filesystem for Server {
         self.promise(request, ino, reply);
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.front.answer_statfs(reply);
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.front.answer_statfs(ino, reply);
     }
 
     fn setxattr(

@@ -763,6 +763,36 @@ fn an_ordinary_user_mounts_a_pool_of_his_own() {
 
 #[testkit::needs("fuse", "another user")]
 #[test]
+fn a_directory_of_a_project_is_as_large_as_the_project_may_be() {
+    let place = Place::new();
+    place.mount("tank");
+    place.sh("mkdir -p of7/below others; echo 7 > of7/file");
+    let of7 = place.mnt().join("of7").display().to_string();
+    place.zinc(&["zfs", "project", "-p", "7", "-r", "-s", &of7]).ok();
+    let sizes = |dir: &str| place.sh(&format!("stat -f -c '%b %S %c %d' {dir}"));
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    let whole = sizes("others");
+    assert_eq!(sizes("of7"), whole);
+    for setting in ["projectquota@7=8M", "projectobjquota@7=100"] {
+        place.zinc(&["zfs", "set", setting, "tank"]).ok();
+    }
+    for dir in ["of7", "of7/below"] {
+        assert_eq!(sizes(dir), "2048 4096 100 97\n");
+    }
+    let numbers = |text: String| -> Vec<u64> {
+        text.split_whitespace().map(|word| word.parse().unwrap()).collect()
+    };
+    place.sh("head -c 3000000 /dev/urandom > of7/below/data");
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    let free = numbers(place.sh("stat -f -c '%a %d' of7"));
+    assert!((1200..1400).contains(&free[0]) && free[1] == 96, "{free:?}");
+    assert!(numbers(sizes("others"))[0] > 2048);
+    place.zinc(&["zfs", "set", "projectquota@7=none", "tank"]).ok();
+    assert!(numbers(sizes("of7"))[0] > 2048);
+    place.unmount();
+}
+
+#[test]
 fn quotas_of_owners_are_set_and_kept() {
     const NOBODY: u32 = 65534;
     let place = Place::new();

@@ -62,7 +62,7 @@ pub use accounting::FileOwners;
 pub use format::FormatOptions;
 pub use mend::{LOST_AND_FOUND, Mend};
 pub use open::OpenFile;
-pub use quotas::QuotaKind;
+pub use quotas::{ProjectRoom, QuotaKind};
 pub use rename::RenameMode;
 pub use settings::{FsSettings, XattrStore};
 pub use whole::WholeFile;

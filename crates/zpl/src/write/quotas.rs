@@ -14,13 +14,14 @@ use super::attrs::Attrs;
 use super::limits::{KnownLimits, Limits};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::node::Node;
 use crate::space::{OBJECT_PREFIX, SpaceKind};
 use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
 use ondisk::DmuType;
 use ondisk::objset::FLAG_USEROBJACCOUNTING_COMPLETE;
 use ondisk::sa::zpl;
-use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE};
+use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE, flags};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,6 +46,15 @@ impl Limits {
     fn are_none(&self) -> bool {
         self.0.iter().flatten().all(BTreeMap::is_empty)
     }
+}
+
+/// What a project may have: each limit with what is left of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProjectRoom {
+    /// Bytes; `None`: there is no limit.
+    pub bytes: Option<(u64, u64)>,
+    /// Objects.
+    pub objects: Option<(u64, u64)>,
 }
 
 /// The project of files that were given none: it has no limits.
@@ -170,6 +180,25 @@ impl Filesystem {
             }
         }
         Ok(())
+    }
+
+    /// The limits of the project that is given to what is made in a directory: `statfs` shows a
+    /// directory as large as these allow.
+    ///
+    /// # Errors
+    /// A table cannot be read.
+    pub fn project_room(&self, dir: &Node) -> Result<ProjectRoom> {
+        if dir.flags & flags::PROJINHERIT == 0 || dir.project == NO_PROJECT {
+            return Ok(ProjectRoom::default());
+        }
+        let limits = self.limits()?;
+        let left = |what| -> Result<Option<(u64, u64)>> {
+            let limit = limits.of(SpaceKind::Project, what).get(&dir.project);
+            let Some(limit) = limit else { return Ok(None) };
+            let used = self.used_by(SpaceKind::Project, what, dir.project)?;
+            Ok(Some((*limit, limit.saturating_sub(used))))
+        };
+        Ok(ProjectRoom { bytes: left(QuotaKind::Space)?, objects: left(QuotaKind::Objects)? })
     }
 
     /// Whether the table has all of it.
