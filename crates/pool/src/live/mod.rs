@@ -24,6 +24,7 @@
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! idle_devices                   spares that wait and cache devices: are they there
+//! inflation                      what the vdevs make of a byte, for a throttle that counts it
 //! evacuate  removals             vdevs with data on them that go
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
@@ -67,6 +68,7 @@ mod heads;
 mod history;
 mod idle_devices;
 mod import;
+mod inflation;
 mod interrupted_split;
 mod keys;
 mod labels;

@@ -101,6 +101,9 @@ pub struct TxgRecord {
     /// The part of it until all blocks were on their devices; what follows is flushes and labels.
     #[serde(rename = "write_ns", with = "nanos")]
     pub write_time: Duration,
+    /// The part of that in which the sync waited for blocks that it had to read.
+    #[serde(rename = "read_wait_ns", with = "nanos")]
+    pub read_time: Duration,
     /// Bytes that became dirty in it.
     #[serde(rename = "dirty_bytes")]
     pub dirty: u64,

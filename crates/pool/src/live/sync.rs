@@ -51,6 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vdev::label::Round;
 use vdev::{NodeRef, Reflow, TopRef};
+use zio::WriterStats;
 use zio::profile::Stage;
 
 /// Passes after which something must be wrong. Real pools need 3 to 6.
@@ -96,6 +97,7 @@ impl Shared {
         let (txg, began) = (record.txg, self.rt.now());
         let before = self.writer.stats();
         let io = self.traffic();
+        self.patient.take_read_time();
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
         // Before the first write, with which a file that was cut short grows again.
@@ -152,15 +154,24 @@ impl Shared {
         cx.free_piece(tasks_ran)?;
         cx.discard_piece()?;
         let prepared = self.write_all(&cx, record)?;
-        let after = self.writer.stats();
-        record.blocks = after.blocks - before.blocks;
-        record.written = after.stored - before.stored;
         record.write_time = self.rt.now().saturating_sub(began);
+        self.note_written(&heads, &before, record);
         self.writer.profiler().watch(Stage::Io, 0, || self.commit_surely(&prepared))?;
         self.publish(txg)?;
         self.traffic().note_since(&io, record);
         record.sync = self.rt.now().saturating_sub(began);
         Ok(())
+    }
+
+    /// Notes what was written since `before`, of these heads.
+    fn note_written(&self, heads: &[Arc<Head>], before: &WriterStats, record: &mut TxgRecord) {
+        let after = self.writer.stats();
+        record.blocks = after.blocks - before.blocks;
+        record.written = after.stored - before.stored;
+        record.read_time = self.patient.take_read_time();
+        if !heads.is_empty() {
+            self.txgs.laid_out(self.inflation(heads, after.gangs > before.gangs));
+        }
     }
 
     /// Runs sync tasks, one after the other.

@@ -16,8 +16,10 @@ use dmu::{
     is_out_of_reach,
 };
 use ondisk::{BlkPtr, ObjsetKind};
+use parking_lot::Mutex;
 use rt::Rt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use vdev::FaultKind;
 use zio::{Block, Place};
 
@@ -30,6 +32,56 @@ pub(super) struct PatientStore {
     /// Waits for devices, and says whether they are back. Set when the pool runs; before that
     /// nothing waits.
     outlast: OnceLock<Box<RetryRead>>,
+    clock: ReadClock,
+}
+
+/// The time in which at least one thread waits for a read.
+struct ReadClock {
+    rt: Rt,
+    reading: Mutex<Reading>,
+}
+
+#[derive(Default)]
+struct Reading {
+    threads: usize,
+    since: Duration,
+    sum: Duration,
+}
+
+/// A read that has begun; it ends when this goes.
+struct Begun<'a>(&'a ReadClock);
+
+impl ReadClock {
+    fn new(rt: Rt) -> Self {
+        Self { rt, reading: Mutex::default() }
+    }
+
+    fn begin(&self) -> Begun<'_> {
+        let now = self.rt.now();
+        let mut reading = self.reading.lock();
+        if reading.threads == 0 {
+            reading.since = now;
+        }
+        reading.threads += 1;
+        Begun(self)
+    }
+
+    /// The time since this was asked the last time.
+    fn take(&self) -> Duration {
+        std::mem::take(&mut self.reading.lock().sum)
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let now = self.0.rt.now();
+        let mut reading = self.0.reading.lock();
+        reading.threads -= 1;
+        if reading.threads == 0 {
+            let waited = now.saturating_sub(reading.since);
+            reading.sum += waited;
+        }
+    }
 }
 
 /// The MOS of a pool that is opened for writing.
@@ -61,7 +113,13 @@ pub(super) fn mos_over(store: &Arc<CachedStore>, root: Option<BlkPtr>) -> dmu::R
 
 impl PatientStore {
     fn new(store: &Arc<CachedStore>) -> Self {
-        Self { store: Arc::clone(store), outlast: OnceLock::new() }
+        let clock = ReadClock::new(store.rt());
+        Self { store: Arc::clone(store), outlast: OnceLock::new(), clock }
+    }
+
+    /// The time in which reads were waited for, since this was asked the last time.
+    pub(super) fn take_read_time(&self) -> Duration {
+        self.clock.take()
     }
 
     /// Its reads wait by `outlast` from now on.
@@ -88,6 +146,7 @@ impl PatientStore {
 
 impl BlockStore for PatientStore {
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
+        let _begun = self.clock.begin();
         loop {
             match self.store.read(bp, place, key) {
                 Err(failure) if self.outlasts(&failure) => {}
@@ -101,6 +160,7 @@ impl BlockStore for PatientStore {
         blocks: &[(BlkPtr, Place)],
         key: Option<&Key>,
     ) -> Vec<zio::Result<Arc<Block>>> {
+        let _begun = self.clock.begin();
         let mut out = self.store.read_many(blocks, key);
         for (done, (bp, place)) in out.iter_mut().zip(blocks) {
             if matches!(done, Err(failure) if self.outlasts(failure)) {
@@ -111,6 +171,7 @@ impl BlockStore for PatientStore {
     }
 
     fn read_clear(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        let _begun = self.clock.begin();
         loop {
             match self.store.read_clear(bp, place) {
                 Err(failure) if self.outlasts(&failure) => {}
@@ -120,6 +181,7 @@ impl BlockStore for PatientStore {
     }
 
     fn read_sealed(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
+        let _begun = self.clock.begin();
         loop {
             match self.store.read_sealed(bp, place) {
                 Err(failure) if self.outlasts(&failure) => {}
@@ -142,5 +204,35 @@ impl BlockStore for PatientStore {
 
     fn usage(&self, set: u64) -> Arc<SetUse> {
         self.store.usage(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two reads at the same time are waited for once.
+    #[test]
+    fn reads_are_waited_for_together() {
+        let took = Rt::simulate(1, |rt| {
+            let clock = Arc::new(ReadClock::new(rt.clone()));
+            let read = |at_ms: u64, for_ms: u64| {
+                let (clock, rt) = (Arc::clone(&clock), rt.clone());
+                let body = {
+                    let rt = rt.clone();
+                    move || {
+                        rt.sleep(Duration::from_millis(at_ms));
+                        let _begun = clock.begin();
+                        rt.sleep(Duration::from_millis(for_ms));
+                    }
+                };
+                rt.spawn("reader", body).expect("a thread")
+            };
+            // From 0 to 30, from 10 to 20, and from 50 to 60.
+            let readers = [read(0, 30), read(10, 10), read(50, 10)];
+            readers.into_iter().for_each(|reader| reader.join().expect("it ends"));
+            [clock.take(), clock.take()].map(|time| time.as_millis())
+        });
+        assert_eq!(took, [40, 0]);
     }
 }

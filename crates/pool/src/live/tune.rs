@@ -19,29 +19,27 @@ impl Shared {
                 min_dirty_percent: get(Tunable::DelayMinDirtyPercent),
                 scale_ns: get(Tunable::DelayScale),
             }))),
-            1 => self.txgs.set_write_limit(self.limit_knobs()),
+            1 => {
+                self.txgs.set_write_limit(self.limit_knobs());
+                self.txgs.laid_out(self.inflation(&self.all_heads(), false));
+            }
             _ => self.txgs.set_policy(Arc::new(HardLimit { dirty_max, sync_percent })),
         }
     }
 
     fn limit_knobs(&self) -> LimitKnobs {
         let get = |tunable| self.tunables.get(tunable);
-        let min = get(Tunable::WriteLimitMin);
-        let inflation = get(Tunable::WriteLimitInflation);
         let max = match get(Tunable::WriteLimitMax) {
             0 => device::memory_bytes() >> get(Tunable::WriteLimitShift),
             max => max,
         };
-        let inflated = match get(Tunable::WriteLimitInflated) {
-            0 => max.saturating_mul(inflation),
-            inflated => inflated,
-        };
         LimitKnobs {
             synctime: Duration::from_secs(get(Tunable::TxgSynctime)),
-            min,
-            inflated: inflated.max(min),
+            min: get(Tunable::WriteLimitMin),
+            max,
+            inflated: get(Tunable::WriteLimitInflated),
             fixed: get(Tunable::WriteLimitOverride),
-            inflation,
+            inflation: get(Tunable::WriteLimitInflation),
             delay_eighths: get(Tunable::WriteLimitDelayEighths),
             off: get(Tunable::NoWriteThrottle) == 1,
             rule: match get(Tunable::WriteLimitRule) {

@@ -45,7 +45,7 @@
 use super::mode::{FailMode, Patience};
 use super::record::{PushReason, TxgRecord, TxgState};
 use super::throttle::{
-    Admission, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit,
+    Admission, HardLimit, Inflation, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit,
 };
 use super::turn::{Turn, Turns};
 use device::IdleMemory;
@@ -327,6 +327,12 @@ impl Txgs {
         self.look_at_policy();
     }
 
+    /// Tells the policy what becomes of a byte on the devices.
+    pub(crate) fn laid_out(&self, inflation: Inflation) {
+        self.policy().laid_out(inflation);
+        self.look_at_policy();
+    }
+
     /// What decides now.
     pub(crate) fn policy(&self) -> Arc<dyn Throttle> {
         Arc::clone(&self.policy.lock())
@@ -480,6 +486,10 @@ impl Txgs {
             };
             let mut keep = || turn.iter_mut().for_each(Turn::keep);
             if load.dirty >= self.dirty_max.load(Ordering::SeqCst) {
+                let reserved = self.reserved();
+                if self.policy().memory_is_short(&Load { reserved, ..load }) {
+                    self.look_at_policy();
+                }
                 keep();
                 self.wait_for_room(load.dirty, patience)?;
                 continue;
@@ -807,8 +817,8 @@ impl Txgs {
     pub(crate) fn done(&self, mut record: TxgRecord) {
         let took = nanos(record.sync);
         probes::fire!(txg__synced, record.txg, took, record.written, record.blocks);
-        let TxgRecord { dirty: dirtied, write_time, sync: sync_time, .. } = record;
-        let synced = Synced { dirtied, write_time, sync_time };
+        let TxgRecord { dirty: dirtied, write_time, sync: sync_time, read_time, .. } = record;
+        let synced = Synced { dirtied, write_time, sync_time, read_time };
         self.policy().synced(&synced);
         let mut state = self.state.lock();
         let slot = &self.slots[slot(record.txg)];

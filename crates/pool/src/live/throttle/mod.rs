@@ -20,7 +20,8 @@
 //! - [`DirtyDelay`] (2013 until now): delays grow with the dirty data of the whole pool, and dirty
 //!   data falls as each write completes. No guess about speed, no wall.
 //! - [`WriteLimit`] (2008 to 2013): a limit for each txg, so large that its sync takes a target
-//!   time at the speed that was measured; one tick of delay near it, a wall at it.
+//!   time at the speed that was measured; one tick of delay near it, a wall at it. It counts bytes
+//!   as the devices will have them ([`Inflation`]).
 //!
 //! Whatever the policy says, writers wait at [`TxgLimits::dirty_max`]. Only transactions that use
 //! space are asked about: freeing and housekeeping pass.
@@ -30,9 +31,11 @@
 //! [`TxgLimits::dirty_max`]: super::txg::TxgLimits::dirty_max
 
 mod dirty_delay;
+mod inflation;
 mod write_limit;
 
 pub use dirty_delay::{DELAY_MAX, DelayKnobs, DirtyDelay};
+pub use inflation::Inflation;
 pub use write_limit::{LimitKnobs, Rule, TICK, WriteLimit};
 
 use std::time::Duration;
@@ -86,6 +89,8 @@ pub struct Synced {
     pub write_time: Duration,
     /// Time until it was durable: flushes and labels too.
     pub sync_time: Duration,
+    /// The part of the time of writing in which the sync waited for blocks that it had to read.
+    pub read_time: Duration,
 }
 
 /// A policy. See the head of the file.
@@ -114,6 +119,15 @@ pub trait Throttle: Send + Sync {
 
     /// A txg is durable.
     fn synced(&self, txg: &Synced);
+
+    /// What is dirty has reached the memory that it may take. Says whether the limit is another one
+    /// now.
+    fn memory_is_short(&self, _: &Load) -> bool {
+        false
+    }
+
+    /// What a byte becomes on the devices, from now on.
+    fn laid_out(&self, _: Inflation) {}
 }
 
 /// No policy but the hard limit.

@@ -3,8 +3,9 @@
 //! # Theory
 //!
 //! The policy of 2008. A txg has a limit in bytes, and what is admitted into it is counted as it
-//! would be at its worst on the devices: `inflation` times the bytes (copies, parity). Of what
-//! live transactions reserve, half counts, because that is a worst case already:
+//! would be on the devices ([`Inflation`]): with the sides of mirrors, parity and padding, with as
+//! many copies as the datasets have that the last txg wrote, and with headers when that wrote
+//! gangs. Of what live transactions reserve, half counts, because that is a worst case already:
 //!
 //! ```text
 //! reserved = dirtied in the open txg + reservations / 2         (inflated)
@@ -25,20 +26,24 @@
 //! limit      = throughput × synctime, at least min, at most inflated
 //! ```
 //!
-//! where `time` is that of writing, without flushes and labels. By *target* (March 2008), with the
-//! time of the whole sync:
+//! where `time` is that of writing, without flushes and labels, and without the time in which the
+//! sync waited for what it had to read. By *target* (March 2008), with the time of the whole sync:
 //!
 //! ```text
 //! time > synctime                          limit = min(limit, written) × synctime / time, ≥ min
 //! written ≥ limit and time/8 < synctime/8  limit = written × min(synctime / time, 2), ≤ inflated
 //! ```
 //!
+//! When memory is short, the limit becomes a quarter of what is dirty and reserved, if it is
+//! larger, but no less than the minimum. Memory is short when a writer has to wait at
+//! `zfs_dirty_data_max`: the limit is then too large for the memory that the pool may take.
+//!
 //! `zfs_write_limit_override` replaces the limit, `zfs_no_write_throttle` ends it all. Where zinc
 //! departs: the maximum is not part of the machine's memory but a tunable, since the process is a
 //! guest there; txgs are also pushed at a part of the limit (`zfs_dirty_data_sync_percent`), where
 //! 2008 waited for the wall or the timeout; at 100 it does too; and `zfs_dirty_data_max` holds.
 
-use super::{Admission, Load, Request, Synced, Throttle, percent_of};
+use super::{Admission, Inflation, Load, Request, Synced, Throttle, percent_of};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -65,11 +70,14 @@ pub struct LimitKnobs {
     pub synctime: Duration,
     /// `zfs_write_limit_min`: bytes, the least and the first limit.
     pub min: u64,
-    /// `zfs_write_limit_inflated`: bytes, the largest limit.
+    /// `zfs_write_limit_max`: bytes, not inflated, the largest limit.
+    pub max: u64,
+    /// `zfs_write_limit_inflated`: bytes, the largest limit; 0: the one before, inflated.
     pub inflated: u64,
     /// `zfs_write_limit_override`: bytes, not inflated; 0: the limit is measured.
     pub fixed: u64,
-    /// `zinc_write_limit_inflation`: how many times its bytes a block counts.
+    /// `zinc_write_limit_inflation`: how many times its bytes a block counts; 0: as many as it has
+    /// on the devices.
     pub inflation: u64,
     /// `zinc_write_limit_delay_eighths`: eighths of the limit above which a write takes a tick.
     pub delay_eighths: u64,
@@ -86,6 +94,8 @@ struct Measured {
     limit: u64,
     /// Inflated bytes in a second; 0: not known.
     throughput: u64,
+    /// What the devices make of a byte.
+    laid_out: Inflation,
 }
 
 /// The policy. See the head of the file.
@@ -98,30 +108,45 @@ impl WriteLimit {
     /// With these knobs and nothing measured: the limit is the minimum.
     #[must_use]
     pub fn new(knobs: LimitKnobs) -> Self {
-        let measured = Measured { limit: knobs.min, throughput: 0 };
+        let measured = Measured { limit: knobs.min, throughput: 0, laid_out: Inflation::NONE };
         Self { knobs, measured: Mutex::new(measured) }
     }
 
     /// The same measurements with other knobs.
     #[must_use]
     pub fn with_knobs(&self, knobs: LimitKnobs) -> Self {
-        let mut measured = *self.measured.lock();
-        measured.limit = measured.limit.min(knobs.inflated).max(knobs.min);
-        Self { knobs, measured: Mutex::new(measured) }
+        let measured = *self.measured.lock();
+        let out = Self { knobs, measured: Mutex::new(measured) };
+        let limit = out.cap(measured.limit, out.inflation());
+        out.measured.lock().limit = limit;
+        out
     }
 
-    fn inflate(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.knobs.inflation.max(1))
+    /// What a byte counts.
+    fn inflation(&self) -> Inflation {
+        match self.knobs.inflation {
+            0 => self.measured.lock().laid_out,
+            n => Inflation::times(n),
+        }
     }
 
-    fn deflate(&self, bytes: u64) -> u64 {
-        bytes / self.knobs.inflation.max(1)
+    /// A limit that is none too small or too large.
+    fn cap(&self, limit: u64, inflation: Inflation) -> u64 {
+        let most = match self.knobs.inflated {
+            0 => inflation.inflate(self.knobs.max),
+            inflated => inflated,
+        };
+        limit.min(most).max(self.knobs.min)
     }
 
     fn adapt(&self, now: Measured, written: u64, txg: &Synced) -> Measured {
-        let (time, whole) = (txg.write_time, txg.sync_time);
+        let (time, whole) = (txg.write_time.saturating_sub(txg.read_time), txg.sync_time);
         let k = &self.knobs;
-        let cap = |limit: u64| limit.max(k.min).min(k.inflated.max(k.min));
+        let inflation = match k.inflation {
+            0 => now.laid_out,
+            n => Inflation::times(n),
+        };
+        let cap = |limit: u64| self.cap(limit, inflation);
         let scaled = |bytes: u64, by: Duration, per: Duration| {
             let out = u128::from(bytes) * by.as_micros() / per.as_micros().max(1);
             u64::try_from(out).unwrap_or(u64::MAX)
@@ -135,7 +160,7 @@ impl WriteLimit {
                     old => new / 4 + old / 4 * 3,
                 };
                 let limit = cap(scaled(throughput, k.synctime, Duration::from_secs(1)));
-                Measured { limit, throughput }
+                Measured { limit, throughput, ..now }
             }
             Rule::Target if whole > k.synctime => {
                 let limit = scaled(now.limit.min(written), k.synctime, whole);
@@ -160,8 +185,9 @@ impl Throttle for WriteLimit {
         if self.knobs.off {
             return Admission::Go;
         }
-        let limit = self.limit();
-        let reserved = self.inflate(load.open).saturating_add(self.inflate(load.reserved) / 2);
+        let (limit, inflation) = (self.limit(), self.inflation());
+        let reserved = inflation.inflate(load.reserved) / 2;
+        let reserved = reserved.saturating_add(inflation.inflate(load.open));
         if reserved > limit {
             return Admission::NextTxg;
         }
@@ -174,28 +200,48 @@ impl Throttle for WriteLimit {
 
     fn calm_below(&self) -> u64 {
         let calm = u128::from(self.limit()) * u128::from(self.knobs.delay_eighths.min(8)) / 8;
-        if self.knobs.off { u64::MAX } else { self.deflate(calm as u64) }
+        if self.knobs.off { u64::MAX } else { self.inflation().deflate(calm as u64) }
     }
 
     fn push_at(&self) -> u64 {
         match self.knobs.sync_percent {
             // At the wall, as in 2008.
             100.. => u64::MAX,
-            percent => self.deflate(percent_of(self.limit(), percent)),
+            percent => self.inflation().deflate(percent_of(self.limit(), percent)),
         }
     }
 
     fn limit(&self) -> u64 {
         match self.knobs.fixed {
             0 => self.measured.lock().limit,
-            fixed => self.inflate(fixed),
+            fixed => self.inflation().inflate(fixed),
         }
     }
 
     fn synced(&self, txg: &Synced) {
-        let written = self.inflate(txg.dirtied);
+        let written = self.inflation().inflate(txg.dirtied);
         let mut measured = self.measured.lock();
         *measured = self.adapt(*measured, written, txg);
+    }
+
+    fn memory_is_short(&self, load: &Load) -> bool {
+        let held = self.inflation().inflate(load.dirty.saturating_add(load.reserved));
+        let mut measured = self.measured.lock();
+        let limit = measured.limit.min(held / 4).max(self.knobs.min);
+        let is_other = limit != measured.limit;
+        measured.limit = limit;
+        is_other
+    }
+
+    fn laid_out(&self, inflation: Inflation) {
+        let mut measured = self.measured.lock();
+        let before = std::mem::replace(&mut measured.laid_out, inflation);
+        if self.knobs.inflation == 0 && before != inflation {
+            // What was measured in bytes that counted otherwise.
+            let anew = |bytes| inflation.inflate(before.deflate(bytes));
+            measured.throughput = anew(measured.throughput);
+            measured.limit = self.cap(anew(measured.limit), inflation);
+        }
     }
 }
 
@@ -209,6 +255,7 @@ mod tests {
         LimitKnobs {
             synctime: Duration::from_secs(5),
             min: 32 * MIB,
+            max: 0,
             inflated: 8192 * MIB,
             fixed: 0,
             inflation: 1,
@@ -221,7 +268,8 @@ mod tests {
 
     fn wrote(policy: &WriteLimit, mib: u64, millis: u64) -> u64 {
         let write_time = Duration::from_millis(millis);
-        policy.synced(&Synced { dirtied: mib * MIB, write_time, sync_time: write_time });
+        let (dirtied, sync_time) = (mib * MIB, write_time);
+        policy.synced(&Synced { dirtied, write_time, sync_time, ..Synced::default() });
         policy.limit() / MIB
     }
 
@@ -233,6 +281,7 @@ mod tests {
                 dirtied: 100 * MIB,
                 write_time: Duration::from_millis(781),
                 sync_time: Duration::from_secs(1),
+                ..Synced::default()
             });
             if rule == Rule::Target {
                 // Twice what was written, and then half of that.
@@ -241,6 +290,7 @@ mod tests {
                     dirtied: 100 * MIB,
                     write_time: Duration::from_secs(4),
                     sync_time: Duration::from_secs(10),
+                    ..Synced::default()
                 });
             }
             assert_eq!(policy.limit() / MIB, limit);
@@ -313,6 +363,74 @@ mod tests {
         let off = policy.with_knobs(LimitKnobs { off: true, ..fixed });
         assert_eq!(off.admit(&full, &Request::default()), Admission::Go);
         assert_eq!(off.calm_below(), u64::MAX);
+    }
+
+    #[test]
+    fn what_a_sync_reads_is_no_time_of_writing() {
+        let read = |rule, read_ms| {
+            let policy = WriteLimit::new(LimitKnobs { rule, ..knobs() });
+            let (write_time, sync_time) = (Duration::from_secs(2), Duration::from_secs(10));
+            let read_time = Duration::from_millis(read_ms);
+            policy.synced(&Synced { dirtied: 100 * MIB, write_time, sync_time, read_time });
+            policy.limit() / MIB
+        };
+        assert_eq!(read(Rule::Throughput, 0), 250);
+        assert_eq!(read(Rule::Throughput, 1000), 500);
+        // Nothing is left that could be measured.
+        assert_eq!(read(Rule::Throughput, 2000), 32);
+        // The target is one of the whole sync.
+        assert_eq!((read(Rule::Target, 0), read(Rule::Target, 1000)), (32, 32));
+    }
+
+    #[test]
+    fn the_limit_is_a_quarter_of_what_memory_holds_when_that_is_short() {
+        let policy = WriteLimit::new(LimitKnobs { inflation: 2, ..knobs() });
+        assert_eq!(wrote(&policy, 100, 1000), 1000);
+        let load = |dirty, reserved| Load {
+            dirty: dirty * MIB,
+            reserved: reserved * MIB,
+            ..Load::default()
+        };
+        // Twice as many bytes as are dirty, and a quarter of them.
+        assert!(policy.memory_is_short(&load(300, 100)));
+        assert_eq!(policy.limit() / MIB, 200);
+        // It only falls, to the minimum at most.
+        assert!(!policy.memory_is_short(&load(900, 0)));
+        assert_eq!(policy.limit() / MIB, 200);
+        assert!(policy.memory_is_short(&load(10, 0)) && !policy.memory_is_short(&load(1, 0)));
+        assert_eq!(policy.limit() / MIB, 32);
+        // The next sync measures again; an override stays what it is.
+        assert_eq!(wrote(&policy, 100, 1000), 1000);
+        let fixed = policy.with_knobs(LimitKnobs { fixed: 800 * MIB, inflation: 2, ..knobs() });
+        fixed.memory_is_short(&load(10, 0));
+        assert_eq!(fixed.limit() / MIB, 1600);
+    }
+
+    #[test]
+    fn bytes_count_as_the_devices_have_them() {
+        let real = LimitKnobs { inflation: 0, inflated: 0, max: 1000 * MIB, ..knobs() };
+        let policy = WriteLimit::new(real);
+        assert_eq!(wrote(&policy, 100, 1000), 500);
+        // A mirror of two: the same measurements in twice as many bytes.
+        policy.laid_out(Inflation::times(2));
+        assert_eq!(policy.limit() / MIB, 1000);
+        assert_eq!(wrote(&policy, 100, 1000), 1000);
+        let ask = |open, dirty| {
+            let load = Load { open: open * MIB, dirty, ..Load::default() };
+            policy.admit(&load, &Request::default())
+        };
+        assert_eq!((ask(500, 0), ask(501, 0)), (Admission::Go, Admission::NextTxg));
+        assert_eq!((policy.calm_below() / MIB, policy.push_at() / MIB), (437, 100));
+        // So is the largest limit, and an override.
+        assert_eq!(wrote(&policy, 100_000, 1000), 2000);
+        let fixed = policy.with_knobs(LimitKnobs { fixed: 800 * MIB, ..real });
+        assert_eq!(fixed.limit() / MIB, 1600);
+        fixed.laid_out(Inflation::of(2, 3));
+        assert_eq!(fixed.limit() / MIB, 1200);
+        // A factor that was set stays.
+        let factor = policy.with_knobs(LimitKnobs { inflation: 4, fixed: 800 * MIB, ..real });
+        factor.laid_out(Inflation::times(3));
+        assert_eq!(factor.limit() / MIB, 3200);
     }
 
     #[test]

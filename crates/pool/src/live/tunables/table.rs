@@ -92,15 +92,15 @@ table! {
     WriteLimitShift "zfs_write_limit_shift" Unit::Count, 3, 0..=32, Push::Throttle,
         "write-limit: zfs_write_limit_max, as a power of two of the machine's memory.";
     WriteLimitInflated "zfs_write_limit_inflated" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
-        "write-limit: the largest limit. 0 takes zfs_write_limit_max times \
-         zinc_write_limit_inflation.";
+        "write-limit: the largest limit. 0 takes zfs_write_limit_max, with each byte counted as \
+         zinc_write_limit_inflation says.";
     WriteLimitOverride "zfs_write_limit_override" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: bytes of a txg instead of the measured limit, before inflation; 0 for none.";
     NoWriteThrottle "zfs_no_write_throttle" Unit::Switch, 0, 0..=1, Push::Throttle,
         "write-limit: 1 lets every writer go on at once.";
-    WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 2, 1..=24, Push::Throttle,
-        "write-limit: how many times its bytes a block counts, for the worst that redundancy \
-         makes of it.";
+    WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 0, 0..=24, Push::Throttle,
+        "write-limit: how many times its bytes a block counts. 0 counts what the vdevs make of it: \
+         sides of mirrors, parity, copies, headers of gangs.";
     WriteLimitDelayEighths "zinc_write_limit_delay_eighths" Unit::Count, 7, 0..=8, Push::Throttle,
         "write-limit: eighths of the limit above which each write takes a tick of 10 ms. 0 is what \
          the code of March to autumn 2008 did by mistake.";

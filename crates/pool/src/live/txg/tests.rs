@@ -297,6 +297,7 @@ fn knobs() -> LimitKnobs {
     LimitKnobs {
         synctime: Duration::from_secs(1),
         min: 32 << 20,
+        max: 0,
         inflated: 8 << 30,
         fixed: 0,
         inflation: 2,
