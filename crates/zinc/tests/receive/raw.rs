@@ -294,3 +294,36 @@ fn raw_streams_of_files_and_of_volumes_go_on_where_their_receiver_was_killed() {
     }
     place.zdb_is_content("other");
 }
+
+#[test]
+fn quotas_of_users_are_kept_in_what_came_raw() {
+    let place = sealed_pools();
+    let (ours, theirs) = (with_key(&place, &["tank/fs"]), with_key(&place, &["other/fs"]));
+    let used = |key: &str, name: &str| {
+        place.ok_here(&format!("zfs userspace {key} -Hp -o name,used,objused {name}"))
+    };
+    for stream in ["-w tank/fs@a", "-w -i @a tank/fs@b"] {
+        taken(&place, "zfs receive other/fs", &sent(&place, stream));
+    }
+    let before = used(&theirs, "other/fs");
+    let bytes = |text: &str| text.split('\t').nth(1).unwrap().parse::<u64>().unwrap();
+    assert_eq!(bytes(&before), bytes(&used(&ours, "tank/fs")));
+    let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(place.path()).unwrap());
+    let mut server = place.serve("other");
+    let key = place.path().join("key").display().to_string();
+    place.ok_here(&format!("zfs load-key -L file://{key} other/fs"));
+    // Half of what is used.
+    let quota = bytes(&before) / 2;
+    place.ok_here(&format!("zfs set userquota@{uid}={quota} other/fs"));
+    assert_eq!(used("", "other/fs"), used(&ours, "tank/fs"));
+    std::fs::write(place.path().join("c"), [7; 100_000]).unwrap();
+    let refused = refused(&place, "cp c other/fs:/", &[]);
+    assert!(refused.contains("quota"), "{refused}");
+    place.ok_here(&format!("zfs set userquota@{uid}=none other/fs"));
+    place.ok_here("cp c other/fs:/");
+    place.ok_here("zpool sync other");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    place.ok_here(&format!("check {theirs} other"));
+    place.zdb_is_content("other");
+}
