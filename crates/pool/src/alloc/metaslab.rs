@@ -640,13 +640,20 @@ impl Metaslab {
     }
 
     /// The txg is durable: what it freed waits, what waited longest is free.
-    /// `notes`: what is free by it is remembered, until it is taken again or held.
-    pub(super) fn synced(&self, room: &AtomicI64, notes: bool) {
+    /// `notes`: what is free by it is remembered, until it is taken again or held. `waits`: nothing
+    /// becomes free, and everything waits as long as before.
+    pub(super) fn synced(&self, room: &AtomicI64, notes: bool, waits: bool) {
         self.change(room, |state| {
             let Some(a) = state.active.as_mut() else { return };
             a.written = Ranges::default();
+            let freed = take(&mut a.freed);
             let [last, due] = &mut a.defer;
-            let due = std::mem::replace(due, std::mem::replace(last, take(&mut a.freed)));
+            let due = if waits {
+                last.absorb(&freed);
+                Ranges::default()
+            } else {
+                std::mem::replace(due, std::mem::replace(last, freed))
+            };
             if let Some(free) = &mut a.free {
                 for (s, e) in due.iter() {
                     free.insert(s, e);

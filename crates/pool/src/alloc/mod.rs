@@ -24,7 +24,7 @@
 //! **Never twice.** Free space leaves the set of the free before it is handed out, and comes back
 //! only in three ways: what was not cut; what no tree ever had ([`Allocate::discard`]); and what a
 //! txg freed, when two later ones are durable, so that the last uberblocks find all they
-//! point to.
+//! point to; later still while frees are held (`held_frees.rs`).
 //!
 //! **Checkpoint.** What a checkpoint reaches is not freed but kept, in maps of its own, and stays
 //! allocated until the checkpoint is discarded (`checkpoint.rs`).
@@ -45,6 +45,7 @@ mod create;
 mod evacuating;
 mod figures;
 mod freed;
+mod held_frees;
 mod hold;
 mod indirect;
 mod lanes;
@@ -67,6 +68,7 @@ mod tests;
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
 pub(crate) use freed::FreeObserver;
+pub(crate) use held_frees::HeldFrees;
 pub(crate) use hold::Slab;
 pub(crate) use indirect::MovedSpec;
 pub use rewrite::SpaceMapRebuild;
@@ -123,6 +125,7 @@ pub struct Allocator {
     notes_freed: AtomicBool,
     /// Observers of frees.
     freed: freed::FreeObservers,
+    frees_held: held_frees::FreesHeld,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
@@ -165,6 +168,7 @@ impl Allocator {
             checkpoint: AtomicU64::new(0),
             notes_freed: AtomicBool::new(false),
             freed: freed::FreeObservers::default(),
+            frees_held: held_frees::FreesHeld::default(),
             lanes,
             logs: Mutex::new(None),
             problems: Mutex::default(),

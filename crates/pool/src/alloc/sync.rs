@@ -230,9 +230,10 @@ impl Allocator {
             lane.0.lock().clear();
         }
         let notes = self.notes_freed.load(std::sync::atomic::Ordering::Relaxed);
+        let waits = self.frees_held.sync_done();
         for top in self.tops().values() {
             for m in top.metaslabs.iter().filter(|m| m.is_active()) {
-                m.synced(&top.room, notes);
+                m.synced(&top.room, notes, waits);
             }
             top.weigh();
         }

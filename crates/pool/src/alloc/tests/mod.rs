@@ -250,6 +250,57 @@ fn freed_space_comes_back_after_two_more_txgs() {
     assert_eq!(pointer(all(5).unwrap()), bp, "what no tree has is free at once");
 }
 
+/// What is freed after frees are held waits until they are not, and what was freed before does not.
+#[test]
+fn what_is_held_is_not_allocated() {
+    let store = Store::default();
+    let alloc: Allocator = store.open(&[plain(0, 9, 21, 1)], 1);
+    let half = |txg| alloc.allocate(&want(1 << 20, 1, txg, 0));
+    let [first, second] = [half(1), half(1)].map(|dvas| pointer(dvas.unwrap()));
+    store.sync(&alloc, 1, |_| {});
+    alloc.free(&first, 2);
+    store.sync(&alloc, 2, |_| {});
+    let held = alloc.hold_frees();
+    alloc.free(&second, 3);
+    for txg in 3..5 {
+        assert_eq!(half(txg), Err(AllocError::NoSpace), "in txg {txg}");
+        store.sync(&alloc, txg, |_| {});
+    }
+    assert_eq!(pointer(half(5).unwrap()), first, "it was freed before");
+    for txg in 5..20 {
+        assert_eq!(half(txg), Err(AllocError::NoSpace), "in txg {txg}");
+        store.sync(&alloc, txg, |_| {});
+        assert!(alloc.has_deferred());
+    }
+    // Another one that is held from now on has seen none of these syncs.
+    let later = alloc.hold_frees();
+    drop(held);
+    store.sync(&alloc, 20, |_| {});
+    assert_eq!(pointer(half(21).unwrap()), second);
+    drop(later);
+    store.sync(&alloc, 21, |_| {});
+    assert!(!alloc.has_deferred());
+}
+
+/// One thread holds frees after the other, each for as long as a txg takes: space comes back.
+#[test]
+fn frees_that_are_always_held_by_somebody_do_not_wait_for_ever() {
+    let store = Store::default();
+    let alloc: Allocator = store.open(&[plain(0, 9, 20, 1)], 1);
+    let mut held = alloc.hold_frees();
+    for n in 0..10 {
+        let txg = 1 + n * 4;
+        let bp = pointer(alloc.allocate(&want(1 << 20, 1, txg, 0)).unwrap());
+        store.sync(&alloc, txg, |_| {});
+        alloc.free(&bp, txg + 1);
+        for txg in txg + 1..txg + 4 {
+            let next = alloc.hold_frees();
+            drop(std::mem::replace(&mut held, next));
+            store.sync(&alloc, txg, |_| {});
+        }
+    }
+}
+
 /// A metaslab that only the MOS writes to has nothing new in a txg's first pass.
 #[test]
 fn a_map_that_only_late_passes_change_does_not_grow_for_ever() {
