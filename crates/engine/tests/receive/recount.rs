@@ -2,9 +2,8 @@
 
 use super::raw::{KEY, RAW, check_with, root, snapshot};
 use super::*;
-use engine::files::SpaceKind;
+use engine::files::{QuotaKind, SpaceKind};
 use engine::inside::ondisk::objset::FLAG_USERACCOUNTING_COMPLETE;
-use engine::inside::zpl::write::QuotaKind;
 use engine::live::ImportOptions;
 use std::collections::BTreeMap;
 
@@ -163,8 +162,9 @@ fn quotas_are_kept_as_soon_as_all_is_counted() {
     let file = fs.create(fs.root_object(), b"of user 2", &new).unwrap().number();
     let mut data = vec![0; 1 << 20];
     Rng::new(9).fill(&mut data);
-    let owner = (SpaceKind::User, QuotaKind::Space);
-    engine::properties::set_quota(into, NAME, owner, 2, 500 << 10).unwrap();
+    let (kind, what) = (SpaceKind::User, QuotaKind::Space);
+    let quota = engine::properties::OwnerQuota { kind, what, owner: 2, value: 500 << 10 };
+    quota.set(into, NAME).unwrap();
     for at in 0..2 {
         fs.write_at(file, at << 20, &data, NOW).unwrap();
         into.sync().unwrap();
