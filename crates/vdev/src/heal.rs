@@ -8,6 +8,9 @@
 //! work, on other blocks:
 //!
 //! - a scrub reads everything of a block, and writes where something is wrong;
+//! - a block of which a reader met a bad copy is treated in the same way, and what the reader has
+//!   counted is not counted again. A device that does not answer, or became shorter, is left alone:
+//!   what has become of it is found out elsewhere;
 //! - a resilver is given the blocks whose txg a device missed. That device is not read: what it
 //!   missed is written, whatever it has. If the others do not suffice it is read after all. A
 //!   device that waits for a later resilver is passed over;
@@ -36,6 +39,9 @@ use std::sync::Arc;
 pub enum Heal {
     /// Whatever is wrong.
     All,
+    /// Whatever is wrong of blocks of which a reader met bad copies. Those were counted then, so no
+    /// error is counted here: the caller counts what is new ([`VdevTree::count_fault`]).
+    Met,
     /// Blocks that a device which is written to missed; the others are not read.
     Missed,
     /// Ranges that are as good as blocks of an unknown txg, 0.
@@ -111,7 +117,10 @@ impl VdevTree {
                     out.push(Healed { data, faults, repaired: 0, refused });
                     continue;
                 }
-                Ok(Some(block)) => self.judge_requested(req, block, &|i| pending.take(i)),
+                Ok(Some(block)) => {
+                    let counts = heal != Heal::Met;
+                    self.judge_requested(req, block, counts, &|i| pending.take(i))
+                }
             };
             if heal == Heal::Missed && result.data.is_err() {
                 // Perhaps what missed the txg has the block all the same.
@@ -121,6 +130,7 @@ impl VdevTree {
             }
             let is_of_use = |c: &Correction| match heal {
                 Heal::All => true,
+                Heal::Met => !c.is_away,
                 Heal::Missed => c.source.stale && !self.is_waiting(&c.source),
                 Heal::Rebuild => c.source.stale,
             };
@@ -146,7 +156,7 @@ impl VdevTree {
     ) -> Result<Option<crate::rebuild::RequestedBlock<'t>>, ErrorKind> {
         let pieces = self.locate_all(req)?;
         let ask = match heal {
-            Heal::All => ReadScope::Everything,
+            Heal::All | Heal::Met => ReadScope::Everything,
             _ if self.is_missed_somewhere(req, &pieces, heal) => ReadScope::Current,
             _ => return Ok(None),
         };
@@ -204,7 +214,7 @@ impl VdevTree {
     ) {
         let writing = Awaited::new(self.rt());
         let mut batches = Batches::new();
-        for (block, Correction { source, bytes, epoch_guard }) in corrections {
+        for (block, Correction { source, bytes, epoch_guard, .. }) in corrections {
             let Some(index) = self.healer(&source) else { continue };
             let Some(node) = self.nodes.get(index) else { continue };
             if let Some(healed) = out.get_mut(block) {

@@ -23,7 +23,7 @@ use crate::locate::{Piece, Source};
 use crate::map::{BlockMap, Column};
 use crate::queue::IoClass;
 use crate::read::{BlockRead, BlockResult, fill};
-use crate::tree::VdevTree;
+use crate::tree::{Node, VdevTree};
 use device::AlignedBuf;
 
 /// Bytes assembled and verified at most for one block before giving up...
@@ -82,6 +82,15 @@ impl ColumnCopy {
     fn data(&self) -> Option<&[u8]> {
         self.bytes.as_ref()?.as_ref().ok().map(|b| &b[..])
     }
+
+    /// The device is not there, does not answer, or is shorter than it was.
+    fn is_away(&self) -> bool {
+        match &self.bytes {
+            None => true,
+            Some(Ok(_)) => false,
+            Some(Err(e)) => !matches!(e.kind, device::ErrorKind::Io { .. }),
+        }
+    }
 }
 
 impl Cell {
@@ -112,22 +121,23 @@ impl VdevTree {
                 Ok(block) => {
                     let take = |i| pending.take(i);
                     let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
-                    self.judge(req, &data, true).cut(req)
+                    self.judge(req, &data, Judging { all: true, counts: true }).cut(req)
                 }
             });
         }
         out
     }
 
-    /// The requested block, and the corrections of its devices.
+    /// The requested block, and the corrections of its devices, which count errors with `counts`.
     pub(crate) fn judge_requested(
         &self,
         req: &BlockRead<'_>,
         block: RequestedBlock<'_>,
+        counts: bool,
         take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
     ) -> (BlockResult, Vec<Correction>) {
         let data: Vec<_> = block.into_iter().map(|a| a.data(take)).collect();
-        let result = self.judge(req, &data, false);
+        let result = self.judge(req, &data, Judging { all: false, counts });
         let mut out = Vec::new();
         if let Ok(block) = &result.data {
             data.iter().for_each(|h| self.correct(req, h, block, &mut out));
@@ -144,7 +154,7 @@ impl VdevTree {
         let mut gather = Gather::new(self.rt(), IoClass::Scrub);
         let block = self.ask(req, pieces, ReadScope::Everything, &mut gather);
         let pending = gather.start();
-        self.judge_requested(req, block, &|i| pending.take(i))
+        self.judge_requested(req, block, true, &|i| pending.take(i))
     }
 
     /// Reads one block with all its copies and parity, after the cheap way failed.
@@ -158,7 +168,7 @@ impl VdevTree {
         let pending = gather.start();
         let take = |i| pending.take(i);
         let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
-        self.judge(req, &data, false).cut(req)
+        self.judge(req, &data, Judging { all: false, counts: true }).cut(req)
     }
 
     pub(crate) fn ask<'t>(
@@ -194,21 +204,28 @@ impl VdevTree {
 
     /// Finds the block in what was read, with the rest of its last sector, and the devices that
     /// delivered something else.
-    fn judge(&self, req: &BlockRead<'_>, pieces: &[PieceData<'_>], all: bool) -> BlockResult {
+    fn judge(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: &[PieceData<'_>],
+        judging: Judging,
+    ) -> BlockResult {
         let mut search = Search::new(req, pieces);
         let mut found = search.run();
         found.iter_mut().for_each(|block| settle_rest(req, pieces, block));
         let (tried, complete) = (search.tried, search.complete);
         let good = found.is_some();
         let mut faults = Vec::new();
+        let accusing = Judging { all: judging.all || !good, ..judging };
         for h in pieces {
-            self.accuse(req, h, found.as_deref(), all || !good, &mut faults);
+            self.accuse(req, h, found.as_deref(), accusing, &mut faults);
         }
         if let Some(data) = found {
             return BlockResult { data: Ok(data), faults };
         }
         // A block of which too few devices could be read is not wrong.
-        for h in pieces.iter().filter(|_| !req.speculative && complete == Some(true)) {
+        let counts = judging.counts && !req.speculative && complete == Some(true);
+        for h in pieces.iter().filter(|_| counts) {
             h.piece.node.health.read_wrong();
         }
         let kind = match complete {
@@ -243,8 +260,9 @@ impl VdevTree {
                     let mut whole = AlignedBuf::zeroed(len);
                     if let Some(front) = whole.get_mut(..bytes.len()) {
                         front.copy_from_slice(bytes);
-                        let epoch_guard = h.piece.epoch_guard.clone();
-                        out.push(Correction { source: copy.source, bytes: whole, epoch_guard });
+                        let (source, epoch_guard) = (copy.source, h.piece.epoch_guard.clone());
+                        let is_away = copy.is_away();
+                        out.push(Correction { source, bytes: whole, is_away, epoch_guard });
                     }
                 }
             }
@@ -258,7 +276,7 @@ impl VdevTree {
         req: &BlockRead<'_>,
         h: &PieceData<'_>,
         block: Option<&[u8]>,
-        all: bool,
+        judging: Judging,
         faults: &mut Vec<Fault>,
     ) {
         for (stripe, cells) in h.piece.map.stripes.iter().zip(&h.cells) {
@@ -276,32 +294,25 @@ impl VdevTree {
                         continue;
                     };
                     let harmless = matches!(kind, FaultKind::Missing | FaultKind::Stale);
-                    if all || !harmless {
-                        let counts = block.is_some() || !req.speculative;
-                        faults.push(self.copy_fault(h, copy, kind, (block.is_some(), counts)));
+                    if judging.all || !harmless {
+                        let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
+                        // Bytes where nothing may ever have been written are no error.
+                        let may_be_none = block.is_none() && req.speculative;
+                        if judging.counts && (matches!(kind, FaultKind::Io(_)) || !may_be_none) {
+                            count(node, &kind);
+                        }
+                        faults.push(copy_fault((h.piece.vdev, node), copy, kind, block.is_some()));
                     }
                 }
             }
         }
     }
 
-    /// `counts`: wrong bytes are an error of the device.
-    fn copy_fault(
-        &self,
-        h: &PieceData<'_>,
-        copy: &ColumnCopy,
-        kind: FaultKind,
-        (repaired, counts): (bool, bool),
-    ) -> Fault {
-        let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
-        match &kind {
-            FaultKind::Io(e) => node.health.read_failed(e),
-            FaultKind::Checksum | FaultKind::ParityMismatch if counts => node.health.read_wrong(),
-            _ => {}
+    /// Counts a fault of a device as an error of it, as reads do.
+    pub fn count_fault(&self, fault: &Fault) {
+        if let Some(node) = self.nodes.iter().find(|node| node.guid == fault.guid) {
+            count(node, &fault.kind);
         }
-        let (vdev, offset) = (h.piece.vdev, copy.source.offset);
-        let (guid, path) = (node.guid, node.name.clone());
-        Fault { vdev, guid, path, offset, len: copy.len, kind, repaired }
     }
 
     /// The fault of a block as a whole.
@@ -312,6 +323,34 @@ impl VdevTree {
         let kind = FaultKind::Block(kind);
         Fault { vdev, guid, path, offset, len, kind, repaired: false }
     }
+}
+
+/// Counts a fault of a device.
+fn count(node: &Node, kind: &FaultKind) {
+    match kind {
+        FaultKind::Io(e) => node.health.read_failed(e),
+        FaultKind::Checksum | FaultKind::ParityMismatch => node.health.read_wrong(),
+        FaultKind::Missing | FaultKind::Stale | FaultKind::Block(_) => {}
+    }
+}
+
+fn copy_fault(
+    (vdev, node): (u32, &Node),
+    copy: &ColumnCopy,
+    kind: FaultKind,
+    repaired: bool,
+) -> Fault {
+    let (guid, path, offset) = (node.guid, node.name.clone(), copy.source.offset);
+    Fault { vdev, guid, path, offset, len: copy.len, kind, repaired }
+}
+
+/// What comes of copies that are not as they should be.
+#[derive(Clone, Copy)]
+struct Judging {
+    /// Devices that are known to be missing or stale are faults as well.
+    all: bool,
+    /// Devices count errors.
+    counts: bool,
 }
 
 /// The part of a block that is read.
@@ -327,6 +366,8 @@ pub(crate) enum ReadScope {
 pub(crate) struct Correction {
     pub(crate) source: Source,
     pub(crate) bytes: AlignedBuf,
+    /// The device did not answer, or not as one that is all there.
+    pub(crate) is_away: bool,
     /// The place is that of the block as long as this is kept.
     pub(crate) epoch_guard: Option<EpochGuard>,
 }

@@ -17,7 +17,8 @@ use vdev::draid::Draid;
 use vdev::map::{BlockMap, LABEL_START_SIZE};
 use vdev::raidz::Raidz;
 use vdev::{
-    BlockRead, ErrorKind, FaultKind, IndirectSegment, LeafOpen, Reason, Scope, VdevState, VdevTree,
+    BlockRead, ErrorKind, FaultKind, Heal, IndirectSegment, LeafOpen, Reason, Scope, VdevState,
+    VdevTree,
 };
 
 const SECTOR: u64 = 1 << ASHIFT;
@@ -65,6 +66,34 @@ fn mirror_sides_stand_in_for_each_other() {
     }
     let r = read(&bench.tree(&[1, 2, 3]), (0, AT), 1, &block, Scope::Data);
     assert_eq!(r.data.unwrap_err().kind, ErrorKind::TooFewDevices);
+}
+
+/// What a reader has counted is written anew and not counted again; what is new is counted by the
+/// caller.
+#[test]
+fn what_was_met_is_healed_without_being_counted() {
+    let (bench, block) = mirror();
+    let at = LABEL_START_SIZE + AT;
+    bench.damage(1, at + 600, 1);
+    bench.damage(3, at, 10);
+    let tree = VdevTree::build(&rt::Rt::current(), &bench.config, &mut |c| {
+        LeafOpen::Writable(Arc::clone(&bench.devices[&c.guid]) as _)
+    })
+    .unwrap();
+    let r = read(&tree, (0, AT), 1, &block, Scope::Data);
+    assert_eq!(blamed(&r), [1, 3]);
+    let counted = || tree.leaves().map(|l| l.checksum_errors()).collect::<Vec<_>>();
+    assert_eq!(counted(), [1, 0, 1]);
+    let verify = |bytes: &[u8]| bytes == &block[..];
+    let (dva, size) = (Dva::new(0, AT, block.len() as u64, false), block.len() as u64);
+    let request = BlockRead { dva, size, birth: 1, verify: &verify, speculative: false };
+    let healed = tree.heal_batch(&[request], Heal::Met).pop().unwrap();
+    assert_eq!((healed.faults.len(), healed.repaired), (2, 2 * size));
+    assert_eq!(counted(), [1, 0, 1]);
+    healed.faults.iter().take(1).for_each(|fault| tree.count_fault(fault));
+    assert_eq!(counted(), [2, 0, 1]);
+    let healed = tree.heal_batch(&[request], Heal::All).pop().unwrap();
+    assert_eq!((healed.faults.len(), healed.repaired), (0, 0));
 }
 
 #[test]
