@@ -525,7 +525,7 @@ pub mod pools {
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,
-        Salvage, UnknownFeature,
+        ReadRepairs, Salvage, UnknownFeature,
     };
     pub use pool::{
         CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,

@@ -15,6 +15,8 @@ mod hanging;
 #[path = "faults/leaf.rs"]
 mod leaf;
 mod random;
+#[path = "faults/repairs.rs"]
+mod repairs;
 
 use engine::inside::ondisk::scan::State;
 use engine::inside::rt::Rt;

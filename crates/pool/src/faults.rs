@@ -1,13 +1,15 @@
 //! Faults met while reading: those that redundancy repaired, and blocks that it could not, kept for
 //! callers.
 
+use core::fmt;
 use dmu::FaultSink;
 use ondisk::BlkPtr;
 use ondisk::errlog::Zbookmark;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vdev::Fault;
+use vdev::{Fault, FaultKind};
 use zio::Place;
 
 /// Faults kept in full; later ones are only counted, so that a rotten disk cannot fill memory.
@@ -32,6 +34,71 @@ pub(crate) fn bookmark(place: Place) -> Zbookmark {
     Zbookmark::new(place.objset, place.object, i64::from(place.level), blkid)
 }
 
+/// Blocks with bad copies that are kept until they are repaired. Only where everything is rotten
+/// do readers meet more than are repaired meanwhile.
+const BAD_KEPT: usize = 1024;
+
+/// A block of which a reader met bad copies, and had the contents from others.
+#[derive(Clone, Debug)]
+pub(crate) struct BadBlock {
+    pub(crate) bp: BlkPtr,
+    pub(crate) place: Place,
+    /// What was met and counted: guid of the device, and offset there.
+    pub(crate) met: Vec<(u64, u64)>,
+}
+
+/// Blocks with bad copies, by vdev and offset of their first addresses.
+type BadBlocks = BTreeMap<(u32, u64), BadBlock>;
+
+/// What became of blocks with bad copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadRepairs {
+    /// Blocks that were looked at again and are as they should be on all devices that can be
+    /// written to.
+    pub blocks: u64,
+    /// Bytes that were written to devices for that.
+    pub bytes: u64,
+    /// Blocks that a device did not take, or that could not be had again.
+    pub refused: u64,
+    /// Blocks that were left as they are: they were freed meanwhile, are part of no durable tree,
+    /// or there were too many at once.
+    pub passed_over: u64,
+}
+
+/// Bad copies that readers met. Nothing is done about them in a pool that is open for reading.
+struct BadCopies {
+    /// `None`: they are not kept, and nothing is repaired.
+    blocks: Mutex<Option<BadBlocks>>,
+    done: Mutex<ReadRepairs>,
+    /// Called when there is one.
+    notify: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Default for BadCopies {
+    fn default() -> Self {
+        let blocks = Mutex::new(Some(BadBlocks::new()));
+        Self { blocks, done: Mutex::default(), notify: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for BadCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BadCopies").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+/// The right bytes can be written to where this is: the device is there, and was wrong. One that
+/// became shorter is another matter.
+fn is_mendable(fault: &Fault) -> bool {
+    match &fault.kind {
+        FaultKind::Checksum | FaultKind::ParityMismatch => true,
+        FaultKind::Io(e) => {
+            matches!(e.kind, device::ErrorKind::Io { .. }) && !e.kind.is_of_process()
+        }
+        _ => false,
+    }
+}
+
 /// One block that was read in spite of faults.
 #[derive(Clone, Debug)]
 pub struct Repaired {
@@ -47,6 +114,7 @@ pub struct FaultLog {
     count: AtomicU64,
     kept: Mutex<BTreeMap<Place, Vec<Fault>>>,
     lost: Mutex<Lost>,
+    bad: BadCopies,
 }
 
 /// Blocks that readers did not get.
@@ -71,6 +139,7 @@ impl FaultLog {
     pub(crate) fn forget(&self) {
         self.kept.lock().clear();
         self.count.store(0, Ordering::Relaxed);
+        *self.bad.done.lock() = ReadRepairs::default();
     }
 
     /// The kept ones, in order of place.
@@ -78,6 +147,78 @@ impl FaultLog {
     pub fn repaired(&self) -> Vec<Repaired> {
         let kept = self.kept.lock();
         kept.iter().map(|(p, f)| Repaired { place: *p, faults: f.clone() }).collect()
+    }
+
+    /// Blocks with bad copies are not kept any more.
+    pub(crate) fn forget_bad(&self) {
+        *self.bad.blocks.lock() = None;
+    }
+
+    /// Calls this when there is a block with bad copies; the first that is set stays. It must be
+    /// short: a reader makes the call.
+    pub(crate) fn on_bad(&self, notify: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.bad.notify.set(notify);
+    }
+
+    /// There are blocks with bad copies.
+    pub(crate) fn has_bad(&self) -> bool {
+        self.bad.blocks.lock().as_ref().is_some_and(|blocks| !blocks.is_empty())
+    }
+
+    /// Takes some blocks with bad copies, no more than `count`, of about `bytes`.
+    pub(crate) fn take_bad(&self, count: usize, bytes: u64) -> Vec<BadBlock> {
+        let mut blocks = self.bad.blocks.lock();
+        let (mut out, mut sum) = (Vec::new(), 0_u64);
+        while out.len() < count
+            && sum < bytes
+            && let Some((_, block)) = blocks.as_mut().and_then(BTreeMap::pop_first)
+        {
+            let copies = block.bp.dvas().count() as u64;
+            sum = sum.saturating_add(block.bp.psize().saturating_mul(copies));
+            out.push(block);
+        }
+        out
+    }
+
+    /// Notes what became of blocks with bad copies.
+    pub(crate) fn note_repairs(&self, new: ReadRepairs) {
+        let mut done = self.bad.done.lock();
+        done.blocks += new.blocks;
+        done.bytes += new.bytes;
+        done.refused += new.refused;
+        done.passed_over += new.passed_over;
+    }
+
+    /// What became of blocks of which readers met bad copies, since the administrator has seen
+    /// them.
+    #[must_use]
+    pub fn read_repairs(&self) -> ReadRepairs {
+        *self.bad.done.lock()
+    }
+
+    fn keep_if_bad(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
+        // The blocks of intent logs are in no tree, and gone after some txgs.
+        if place.level == Place::LEVEL_ZIL || !faults.iter().any(is_mendable) {
+            return;
+        }
+        let met = faults.iter().map(|fault| (fault.guid, fault.offset)).collect();
+        let block = BadBlock { bp: *bp, place, met };
+        let first = bp.dva(0);
+        let is_full = {
+            let mut blocks = self.bad.blocks.lock();
+            let Some(blocks) = &mut *blocks else { return };
+            let is_full = blocks.len() >= BAD_KEPT;
+            if !is_full {
+                blocks.entry((first.vdev(), first.offset())).or_insert(block);
+            }
+            is_full
+        };
+        if is_full {
+            self.note_repairs(ReadRepairs { passed_over: 1, ..Default::default() });
+        }
+        if let Some(notify) = self.bad.notify.get() {
+            notify();
+        }
     }
 
     /// There are blocks that [`Self::take_lost`] would return.
@@ -126,8 +267,9 @@ impl FaultLog {
 }
 
 impl FaultSink for FaultLog {
-    fn repaired(&self, place: Place, _: &BlkPtr, faults: &[Fault]) {
+    fn repaired(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.keep_if_bad(place, bp, faults);
         let mut kept = self.kept.lock();
         if kept.len() < FAULTS_KEPT {
             kept.insert(place, faults.to_vec());
@@ -146,5 +288,74 @@ impl FaultSink for FaultLog {
             drop(lost);
             self.report_lost_block(block);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::Dva;
+    use std::sync::Arc;
+
+    fn block(n: u64) -> (Place, BlkPtr) {
+        let place = Place { objset: 5, object: 7, level: 0, blkid: n };
+        (place, BlkPtr::HOLE.with_dva(0, Dva::new(0, n << 12, 4096, false)))
+    }
+
+    fn fault(kind: FaultKind) -> Fault {
+        let (vdev, guid, path) = (0, 11, Arc::from("disk"));
+        Fault { vdev, guid, path, offset: 512, len: 4096, kind, repaired: true }
+    }
+
+    fn error(kind: device::ErrorKind) -> FaultKind {
+        FaultKind::Io(device::Error::read(kind, &Arc::from("disk"), 512, 4096))
+    }
+
+    fn meet(log: &FaultLog, place: Place, bp: &BlkPtr, faults: &[Fault]) {
+        FaultSink::repaired(log, place, bp, faults);
+    }
+
+    #[test]
+    fn only_what_can_be_written_anew_is_kept() {
+        let log = FaultLog::default();
+        let kept = |kind, n| {
+            let (place, bp) = block(n);
+            meet(&log, place, &bp, &[fault(FaultKind::Missing), fault(kind)]);
+            log.take_bad(8, u64::MAX).len()
+        };
+        let is_kept = [FaultKind::Checksum, FaultKind::ParityMismatch];
+        for kind in is_kept.into_iter().chain([error(device::ErrorKind::Io { errno: 5 })]) {
+            assert_eq!(kept(kind.clone(), 2), 1, "{kind:?}");
+        }
+        let is_left = [FaultKind::Missing, FaultKind::Stale, error(device::ErrorKind::Gone)];
+        for kind in is_left.into_iter().chain([error(device::ErrorKind::NoAnswer)]) {
+            assert_eq!(kept(kind.clone(), 3), 0, "{kind:?}");
+        }
+        let (place, bp) = block(4);
+        let of_log = Place { level: Place::LEVEL_ZIL, ..place };
+        meet(&log, of_log, &bp, &[fault(FaultKind::Checksum)]);
+        assert!(!log.has_bad());
+        meet(&log, place, &bp, &[fault(FaultKind::Checksum)]);
+        assert!(log.has_bad());
+        log.forget_bad();
+        meet(&log, place, &bp, &[fault(FaultKind::Checksum)]);
+        assert!(!log.has_bad());
+    }
+
+    #[test]
+    fn so_many_are_kept_once_each_and_the_others_are_counted() {
+        let log = FaultLog::default();
+        for n in 0..BAD_KEPT as u64 + 10 {
+            let (place, bp) = block(n);
+            meet(&log, place, &bp, &[fault(FaultKind::Checksum)]);
+            if n < 10 {
+                meet(&log, place, &bp, &[fault(FaultKind::Checksum)]);
+            }
+        }
+        assert_eq!(log.read_repairs(), ReadRepairs { passed_over: 10, ..Default::default() });
+        let first = log.take_bad(3, u64::MAX);
+        assert_eq!(first.iter().map(|bad| bad.place.blkid).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(first[0].met, [(11, 512)]);
+        assert_eq!(log.take_bad(usize::MAX, u64::MAX).len(), BAD_KEPT - 3);
     }
 }

@@ -55,7 +55,7 @@ pub use assemble::{Candidate, CandidateLeaf, CandidateState};
 pub use choice::{Choice, Destroyed};
 pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
-pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
+pub use faults::{FAULTS_KEPT, FaultLog, ReadRepairs, Repaired};
 pub use leaf_work::{LeafProgress, LeafWork, WorkState};
 pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;

@@ -23,7 +23,7 @@ const DATA: &str = "the bytes of files alone are random";
 const REAL_TIME: &str = "processes or threads in real time decide as well";
 
 /// Test files that are not made shorter.
-const WHOLE: [(&str, &str); 31] = [
+const WHOLE: [(&str, &str); 32] = [
     ("crates/check/tests/ztest.rs", "OpenZFS's ztest makes the pool, and is told a layout only"),
     ("crates/device/tests/file.rs", DATA),
     ("crates/device/tests/sim.rs", "six writes, and then all points at which the power may fail"),
@@ -53,6 +53,7 @@ const WHOLE: [(&str, &str); 31] = [
     ("crates/zinc/tests/health.rs", DATA),
     ("crates/zinc/tests/ingest.rs", DATA),
     ("crates/zinc/tests/killed.rs", REAL_TIME),
+    ("crates/zinc/tests/read_repair.rs", DATA),
     ("crates/zinc/tests/returned.rs", DATA),
     ("crates/zinc/tests/trim.rs", DATA),
     ("crates/zinc/tests/vdev_properties.rs", DATA),

@@ -13,8 +13,8 @@ use engine::inside::pool::live::{FailMode, StoredPropertyValue};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the part of a leaf begins that blocks lie in.
-const BLOCKS_AT: u64 = 4 << 20;
-const SECTOR: u64 = 4096;
+pub(super) const BLOCKS_AT: u64 = 4 << 20;
+pub(super) const SECTOR: u64 = 4096;
 
 /// Layouts whose blocks can be lost: also those that can do without no leaf.
 const LOSING: [Shape; 9] = [
@@ -31,14 +31,14 @@ const LOSING: [Shape; 9] = [
 
 /// A block of a dataset that is on disk.
 #[derive(Clone, Debug)]
-struct Block {
+pub(super) struct Block {
     object: u64,
     level: i8,
     vdev: usize,
     /// In sectors of the vdev.
-    at: u64,
+    pub(super) at: u64,
     /// Sectors of its data.
-    sectors: u64,
+    pub(super) sectors: u64,
 }
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Visitor for Blocks {
 
 /// Blocks of the pool's heads with one copy: their data. Those that another dataset shares come
 /// once.
-fn data_blocks(view: &Pool) -> Vec<Block> {
+pub(super) fn data_blocks(view: &Pool) -> Vec<Block> {
     let dsl = view.dsl();
     let mut all = Blocks::default();
     for (name, _) in dsl.walk() {
@@ -77,7 +77,7 @@ fn data_blocks(view: &Pool) -> Vec<Block> {
 }
 
 /// The leaf and the place of each sector of a block that something depends on: data and parity.
-fn sectors(bench: &Bench, block: &Block) -> Vec<(usize, u64)> {
+pub(super) fn sectors(bench: &Bench, block: &Block) -> Vec<(usize, u64)> {
     let leaves = bench.data_leaves() as u64;
     let parity = match bench.shape {
         Shape::Raidz1 | Shape::Raidz1AndLogs => 1,
@@ -100,7 +100,7 @@ fn sectors(bench: &Bench, block: &Block) -> Vec<(usize, u64)> {
     all.map(|n| ((n % leaves) as usize, n / leaves)).collect()
 }
 
-fn rot(bench: &Bench, leaf: usize, sector: u64) {
+pub(super) fn rot(bench: &Bench, leaf: usize, sector: u64) {
     let at = BLOCKS_AT + sector * SECTOR;
     let mut bytes = [0; 64];
     bench.devices[leaf].read(at, &mut bytes).unwrap();

@@ -476,6 +476,10 @@ fn assemble(
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
     let block_faults = Arc::clone(reading.faults());
+    if options.to_repair {
+        // What is to be written is decided before the first of it is.
+        block_faults.forget_bad();
+    }
     let store = options.open.store(&reader, &block_faults);
     let uberblock = *reading.uberblock();
     let mos = mos_over(&store, Some(uberblock.rootbp))?;

@@ -29,6 +29,7 @@
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! error_scrub                    that looked at again
+//! read_repair  repairs           bad copies that readers met, written anew
 //! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
 //! receive                        datasets that are being received
@@ -83,6 +84,7 @@ mod online;
 mod paths;
 mod pipeline;
 mod reached;
+mod read_repair;
 mod receive;
 mod record;
 mod recount;
@@ -90,6 +92,7 @@ mod reflow;
 mod reflows;
 mod removals;
 mod remove;
+mod repairs;
 mod restore;
 mod resumed;
 mod returned;
@@ -493,6 +496,7 @@ impl LivePool {
         self.shared.reflows.pause();
         self.shared.end_works();
         self.end_scans();
+        self.shared.end_repairs();
         self.end_logs();
         self.sync()?;
         self.shared.run_keeping_datasets(move |cx| {
@@ -512,6 +516,7 @@ impl LivePool {
         self.shared.removals.pause();
         self.shared.reflows.pause();
         self.shared.end_works();
+        self.shared.end_repairs();
         self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
         self.stop();
@@ -528,6 +533,7 @@ impl LivePool {
         self.shared.reflows.pause();
         self.shared.end_works();
         self.end_scans();
+        self.shared.end_repairs();
         self.shared.store.reading_ahead().stop();
         self.shared.txgs.stop("the pool is closed");
         if let Some(syncer) = self.syncer.lock().take() {

@@ -13,6 +13,7 @@ use super::head::Heads;
 use super::record::PushReason;
 use super::reflows::Reflows;
 use super::removals::Removals;
+use super::repairs::Repairs;
 use super::resumed::Resumed;
 use super::running_work::RunningWork;
 use super::scans::Scans;
@@ -160,6 +161,8 @@ pub(crate) struct Shared {
     pub(super) faults: Arc<TaskFaults>,
     /// Scrub and resilver.
     pub(super) scans: Scans,
+    /// What writes bad copies anew that readers met.
+    pub(super) repairs: Repairs,
     /// What was found in the place of leaves and is not used, by their guids (`returned.rs`).
     pub(super) refused: Mutex<BTreeMap<u64, Refused>>,
     /// Initialize and trim.
@@ -365,6 +368,7 @@ impl Shared {
             block_faults,
             faults,
             scans: Scans::new(rt),
+            repairs: Repairs::new(rt),
             refused: Mutex::default(),
             works: RunningWork::new(rt),
             removals: Removals::new(rt),
@@ -375,13 +379,25 @@ impl Shared {
             expands: AtomicBool::new(false),
             resumed: Resumed::default(),
         });
-        let me = Arc::downgrade(&shared);
+        Self::connect(&shared);
+        Ok(shared)
+    }
+
+    /// What its parts need of it.
+    fn connect(shared: &Arc<Self>) {
+        let me = Arc::downgrade(shared);
         let outlast = move |failure: &zio::Error| {
             me.upgrade().is_some_and(|shared| shared.outlasts_read(failure))
         };
         shared.patient.wait_by(Box::new(outlast));
-        shared.queues.set_pressure(Some(Arc::new(TxgPressure(Arc::downgrade(&shared)))));
-        Ok(shared)
+        let me = Arc::downgrade(shared);
+        let repair = move || {
+            if let Some(shared) = me.upgrade() {
+                shared.want_repairs();
+            }
+        };
+        shared.block_faults.on_bad(Box::new(repair));
+        shared.queues.set_pressure(Some(Arc::new(TxgPressure(Arc::downgrade(shared)))));
     }
 
     pub(super) fn pool(&self) -> String {

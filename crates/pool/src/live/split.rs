@@ -148,6 +148,7 @@ impl LivePool {
         })?;
         // Writes that began with the old tree have come back.
         self.sync()?;
+        shared.wait_for_begun_repairs();
         let mut is_made = false;
         let new =
             self.open_sides(name, (sides, devices.clone()), &old, (text.clone(), &mut is_made));

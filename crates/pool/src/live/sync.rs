@@ -406,6 +406,7 @@ impl Shared {
         self.space.synced(txg, self.room_of_pool());
         self.works.synced(txg);
         self.clear_gone();
+        self.begin_repairs();
         if let Some(grown) = self.reflows.take_ended() {
             self.alloc.grow(&grown);
         }
