@@ -247,7 +247,7 @@ fn the_units_that_are_shipped_are_right() {
     let root = workspace_root().join("packaging");
     let binary = env!("CARGO_BIN_EXE_zinc");
     let mut names = Vec::new();
-    for name in ["zinc.service", "zinc@.service"] {
+    for name in ["zinc.service", "zinc@.service", "zinc-user@.service"] {
         let unit = std::fs::read_to_string(root.join("systemd").join(name)).unwrap();
         assert!(unit.contains("Type=notify") && unit.contains("/usr/bin/zinc serve "), "{name}");
         // The program is where it was built, and the template needs a name.

@@ -1,0 +1,188 @@
+//! What packages contain: everything that `packaging/install` puts into a system fits the command
+//! line, is in one of Debian's packages, and is taken by what reads it. `packaging/deb` makes the
+//! packages and tries them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{arg, zinc};
+use tempfile::TempDir;
+use testkit::workspace_root;
+
+/// The names of OpenZFS's commands under which the binary is called.
+const NAMES: [&str; 4] = ["zpool", "zfs", "zdb", "zstream"];
+
+fn packaging() -> PathBuf {
+    workspace_root().join("packaging")
+}
+
+/// A folder into which all was put.
+fn installed() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let mut install = Command::new(packaging().join("install"));
+    let output = install.arg(root.path()).env("ZINC", env!("CARGO_BIN_EXE_zinc")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    root
+}
+
+/// The files below a folder, by their paths from `root` on.
+fn files(root: &Path, folder: &Path) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            out.append(&mut files(root, &path));
+        } else {
+            out.insert(arg(path.strip_prefix(root).unwrap()).to_owned());
+        }
+    }
+    out
+}
+
+/// The verbs that the help of a command lists.
+fn verbs(command: &[&str]) -> Vec<String> {
+    let help = zinc(&[command, &["--help"]].concat()).ok();
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    // The text of a verb may need a second line, which is further in.
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+fn read(root: &Path, path: &str) -> String {
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn each_verb_has_its_manual_page_and_is_completed_in_every_shell() {
+    let root = installed();
+    let root = root.path();
+    for name in ["zinc"].iter().chain(&NAMES) {
+        let (command, page) = match *name {
+            "zinc" => (vec![], "zinc".to_owned()),
+            name => (vec![name], format!("zinc-{name}")),
+        };
+        let scripts = [
+            read(root, &format!("usr/share/bash-completion/completions/{name}")),
+            read(root, &format!("usr/share/zsh/vendor-completions/_{name}")),
+            read(root, &format!("usr/share/fish/vendor_completions.d/{name}.fish")),
+        ];
+        assert!(scripts[0].contains(&format!(" {name}\n")), "{name} in bash");
+        assert!(scripts[1].starts_with(&format!("#compdef {name}\n")), "{name} in zsh");
+        assert!(scripts[2].contains(&format!("complete -c {name} ")), "{name} in fish");
+        let bash = root.join("usr/share/bash-completion/completions").join(name);
+        assert!(Command::new("bash").arg("-n").arg(bash).status().unwrap().success(), "{name}");
+        let verbs = verbs(&command);
+        assert_eq!(verbs.is_empty(), *name == "zdb", "{name} has verbs");
+        for verb in verbs {
+            let text = read(root, &format!("usr/share/man/man1/{page}-{verb}.1"));
+            assert!(text.contains(".SH SYNOPSIS"), "{page}-{verb}");
+            assert!(scripts.iter().all(|script| script.contains(&verb)), "{name} {verb}");
+            if *name != "zinc" {
+                let text = read(root, &format!("usr/share/man/man8/{name}-{verb}.8"));
+                assert_eq!(text, format!(".so man1/{page}-{verb}.1\n"));
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_under_other_names_and_links_lead_to_what_is_there() {
+    let root = installed();
+    let root = root.path();
+    for path in files(root, &root.join("usr/share/man/man8")) {
+        let text = read(root, &path);
+        let page = text.strip_prefix(".so ").unwrap().trim_end();
+        assert!(root.join("usr/share/man").join(page).exists(), "{path}: {page}");
+    }
+    for name in NAMES {
+        let output = Command::new(root.join("usr/sbin").join(name)).arg("--help").output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(help.contains(&format!("Usage: zinc {name} ")), "{name}: {help}");
+    }
+    let helper = Command::new(root.join("usr/sbin/mount.fuse.zinc")).output().unwrap();
+    let message = String::from_utf8(helper.stderr).unwrap();
+    assert!(message.contains("Usage: zinc mount "), "{message}");
+}
+
+/// Whether a path is one that a line of Debian's lists means: in each part, `*` is any text.
+fn is_meant(pattern: &str, path: &str) -> bool {
+    let (patterns, parts) = (pattern.split('/'), path.split('/'));
+    let fits = |(pattern, part): (&str, &str)| match pattern.split_once('*') {
+        None => pattern == part,
+        Some((before, after)) => {
+            part.len() >= before.len() + after.len()
+                && part.starts_with(before)
+                && part.ends_with(after)
+        }
+    };
+    patterns.clone().count() == parts.clone().count() && patterns.zip(parts).all(fits)
+}
+
+#[test]
+fn each_file_is_in_one_of_the_packages() {
+    let root = installed();
+    let files = files(root.path(), root.path());
+    let list = |package: &str| -> Vec<String> {
+        let list = read(&packaging(), &format!("debian/{package}.install"));
+        list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    };
+    let (own, names) = (list("zinc"), list("zinc-zfs-names"));
+    for pattern in own.iter().chain(&names) {
+        assert!(files.iter().any(|path| is_meant(pattern, path)), "no file is {pattern}");
+    }
+    for path in &files {
+        let is_in = |list: &[String]| list.iter().any(|pattern| is_meant(pattern, path));
+        assert!(is_in(&own) != is_in(&names), "{path} is in both packages, or in none");
+        let is_named = NAMES.iter().any(|name| {
+            let file = path.rsplit('/').next().unwrap().trim_start_matches('_');
+            file.split(['.', '-']).next() == Some(*name)
+        });
+        assert_eq!(is_in(&names), is_named, "{path} is in the other package");
+    }
+}
+
+#[test]
+fn the_package_has_the_version_of_the_program() {
+    let log = read(&packaging(), "debian/changelog");
+    let version = format!("zinc ({}-", env!("CARGO_PKG_VERSION"));
+    assert!(log.starts_with(&version), "packaging/debian/changelog begins with {version}");
+}
+
+/// Runs a program of systemd that makes what a file says below another root.
+fn make_in(root: &Path, program: &str, options: &[&str], file: &str) {
+    let mut command = Command::new(program);
+    command.arg(format!("--root={}", root.display())).args(options);
+    let output = command.arg(packaging().join(file)).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !message.contains("zinc.conf:"), "{program}: {message}");
+}
+
+#[testkit::needs("systemd-analyze")]
+#[test]
+fn the_user_is_made_by_systemd() {
+    let users = packaging().join("sysusers.d/zinc.conf");
+    let trial = Command::new("systemd-sysusers").arg("--dry-run").arg(users).output().unwrap();
+    let message = String::from_utf8_lossy(&trial.stderr).into_owned();
+    assert!(trial.status.success() && !message.contains("zinc.conf:"), "{message}");
+
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("etc")).unwrap();
+    make_in(root.path(), "systemd-sysusers", &[], "sysusers.d/zinc.conf");
+    let users = read(root.path(), "etc/passwd");
+    assert!(users.starts_with("zinc:") && users.contains(":/var/lib/zinc-user:"), "{users}");
+}
+
+#[testkit::needs("systemd-analyze", "root")]
+#[test]
+fn the_folders_are_made_by_systemd() {
+    let root = tempfile::tempdir().unwrap();
+    make_in(root.path(), "systemd-tmpfiles", &["--create"], "tmpfiles.d/zinc.conf");
+    for folder in ["run/zinc", "var/lib/zinc"] {
+        assert!(root.path().join(folder).is_dir(), "{folder}");
+    }
+}
