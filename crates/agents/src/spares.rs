@@ -77,6 +77,7 @@ impl PoolAccess for Served<'_> {
             UpkeepWork::UseReturned => "using returned devices",
             UpkeepWork::NoteMoved => "noting where devices are",
             UpkeepWork::TakeSpares => "taking hot spares",
+            UpkeepWork::Resilver => "resilvering devices that missed a write",
         };
         let presence = Arc::new(Presence::default());
         let pid = i32::try_from(std::process::id()).unwrap_or(0);

@@ -447,3 +447,18 @@ fn after_a_crash_a_degraded_raidz_does_not_wait_for_the_end_of_its_log() {
     served.now("zpool sync tank");
     assert!(!served.log().contains("suspended"), "{}", served.log());
 }
+
+/// Nothing is written to the pool, so no txg would tell that a device is not there any more.
+#[test]
+fn a_spare_is_taken_in_an_idle_pool() {
+    for is_moved in [false, true] {
+        let served = Served::pool(&["a", "b", "s"], "mirror a b spare s");
+        served.write("x", 1);
+        match is_moved {
+            true => served.rename("a", "aside/elsewhere"),
+            false => served.remove("a"),
+        }
+        until("the spare is in use", || served.now("zpool status tank").contains("INUSE"));
+        assert_eq!(served.health(), "DEGRADED");
+    }
+}

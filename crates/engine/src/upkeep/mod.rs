@@ -35,6 +35,8 @@ pub enum UpkeepWork {
     NoteMoved,
     /// Spares are taken.
     TakeSpares,
+    /// Devices are brought what they missed.
+    Resilver,
 }
 
 /// How a pool is reached. It is held for as long as a call takes: looking for devices takes longer,
@@ -114,9 +116,12 @@ pub struct Upkeep {
     source: Arc<AnyDevices>,
     used: Tried,
     spared: Tried,
+    resilvered: Tried,
     lookout: DeviceSearch,
     /// When files with other names are looked for again.
     follow_at: Duration,
+    /// They were looked for, and not all were found.
+    is_any_lost: bool,
 }
 
 type Tell<'a> = &'a mut dyn FnMut(UpkeepEvent);
@@ -127,14 +132,22 @@ impl Upkeep {
     pub fn new(rt: &Rt) -> Self {
         let source = Arc::new(AnyDevices::default());
         let lookout = DeviceSearch::new(rt, Arc::clone(&source) as _);
-        let (used, spared) = (Tried::default(), Tried::default());
-        Self { rt: rt.clone(), source, used, spared, lookout, follow_at: Duration::ZERO }
+        Self {
+            rt: rt.clone(),
+            source,
+            used: Tried::default(),
+            spared: Tried::default(),
+            resilvered: Tried::default(),
+            lookout,
+            follow_at: Duration::ZERO,
+            is_any_lost: false,
+        }
     }
 
     /// Looks at the devices, and does what is to be done. `None` when the pool is gone.
     pub fn step(&mut self, pool: &impl PoolAccess, tell: Tell<'_>) -> Option<()> {
         let moved = pool.look(|pool| {
-            pool.go_without_cut();
+            pool.go_without_displaced(self.is_any_lost);
             pool.moved_devices()
         })?;
         self.follow(pool, &moved, tell);
@@ -156,6 +169,18 @@ impl Upkeep {
         {
             self.take_spares(pool, tell);
         }
+        self.resilver(pool)
+    }
+
+    /// Begins a resilver of devices that are in use, and of which a write failed. One that goes on
+    /// refusing writes is given another try less and less often.
+    fn resilver(&mut self, pool: &impl PoolAccess) -> Option<()> {
+        let (is_busy, stale) =
+            pool.look(|pool| (pool.is_scanning() || pool.is_waiting(), pool.leaves_to_resilver()))?;
+        if !is_busy && self.resilvered.is_due(self.rt.now(), stale, Vec::new()) {
+            // What stands in its way is reported by what it is.
+            pool.work(UpkeepWork::Resilver, |pool| pool.resilver().unwrap_or_default());
+        }
         Some(())
     }
 
@@ -174,10 +199,15 @@ impl Upkeep {
     /// Looks for files that were given other names while they are used, and notes where they are.
     fn follow(&mut self, pool: &impl PoolAccess, moved: &MovedDevices, tell: Tell<'_>) {
         let began = self.rt.now();
-        if moved.is_empty() || began < self.follow_at {
+        if moved.is_empty() {
+            self.is_any_lost = false;
+            return;
+        }
+        if began < self.follow_at {
             return;
         }
         let moved = moved.follow(&*self.source);
+        self.is_any_lost = moved.is_empty();
         let now = self.rt.now();
         self.follow_at = now + now.saturating_sub(began) * SHARE;
         if moved.is_empty() {

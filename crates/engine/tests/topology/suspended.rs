@@ -5,6 +5,7 @@ use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::{self, DeviceRef, DeviceSource, WriteDeviceRef};
 use engine::inside::pool::live::{FailMode, NewFilesystem, StoredPropertyValue};
 use engine::live::Devices;
+use engine::upkeep::{PoolAccess, Upkeep, UpkeepWork};
 use std::path::{Path, PathBuf};
 
 const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
@@ -395,5 +396,40 @@ fn no_spare_is_taken_for_a_leaf_that_comes_back_meanwhile() {
         assert!(!has(run.pool(), "spare"));
         let (bench, model) = run.finish();
         holds(&bench, &model);
+    });
+}
+
+/// A pool that this process has.
+struct Own<'a>(&'a LivePool);
+
+impl PoolAccess for Own<'_> {
+    fn look<T>(&self, look: impl FnOnce(&LivePool) -> T) -> Option<T> {
+        Some(look(self.0))
+    }
+
+    fn work<T>(&self, _: UpkeepWork, work: impl FnOnce(&LivePool) -> T) -> Option<T> {
+        Some(work(self.0))
+    }
+}
+
+/// A leaf that missed one write, and stayed in use, gets it without being asked.
+#[test]
+fn a_leaf_that_missed_a_write_is_resilvered_by_itself() {
+    scenario(1830, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 40);
+        run.pool().sync().unwrap();
+        assert!(run.pool().leaves_to_resilver().is_empty());
+        run.bench.faults[0].add(Fault::fail_writes(0..u64::MAX, EIO).times(1));
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 0), VdevState::Online);
+        assert_eq!(run.pool().leaves_to_resilver(), [guid(run.pool(), 0)]);
+        let mut upkeep = Upkeep::new(run.pool().rt());
+        upkeep.step(&Own(run.pool()), &mut |event| panic!("{event:?}")).unwrap();
+        run.pool().wait_for_scan().unwrap();
+        assert!(run.pool().leaves_to_resilver().is_empty());
+        assert!(is_whole(run.pool()));
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
     });
 }

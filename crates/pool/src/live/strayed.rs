@@ -70,13 +70,18 @@ impl LivePool {
         MovedDevices { leaves, places }
     }
 
-    /// Begins a txg when a device in use was cut short and the pool can go without it. Only a txg
-    /// does that: an idle pool would go on, and read what is not there. Asks the system.
-    pub fn go_without_cut(&self) {
+    /// Begins a txg when a device in use is not there any more, or not all of it, and the pool can
+    /// go without it. Only a txg does that: an idle pool would go on, and no spare would be taken.
+    /// What was only moved counts if it was looked for in vain. Asks the system.
+    pub fn go_without_displaced(&self, was_not_found: bool) {
         let tree = self.shared.reader.vdevs();
-        let is_cut = |l: &NodeRef<'_>| l.displaced() == Some(Displacement::Cut);
+        let is_gone = |l: &NodeRef<'_>| match l.displaced() {
+            None => false,
+            Some(Displacement::Moved) => was_not_found,
+            Some(_) => true,
+        };
         let mut in_use = tree.leaves().filter(|l| l.is_written() && l.state().is_readable());
-        if !self.is_waiting() && in_use.any(|l| is_cut(&l) && tree.can_lose_all(&[l.guid()])) {
+        if !self.is_waiting() && in_use.any(|l| is_gone(&l) && tree.can_lose_all(&[l.guid()])) {
             self.shared.txgs.want_next();
         }
     }

@@ -606,6 +606,16 @@ impl LivePool {
         })
     }
 
+    /// Leaves that are written to and lack something, when nothing runs that brings it: a write
+    /// failed, and the leaf stayed in use.
+    #[must_use]
+    pub fn leaves_to_resilver(&self) -> Vec<u64> {
+        match self.is_scanning() || self.is_waiting() {
+            true => Vec::new(),
+            false => self.shared.stale_leaves().into_keys().collect(),
+        }
+    }
+
     /// What was under way when the pool was closed goes on; a scrub that was paused waits.
     pub(super) fn resume_scan(&self) -> Result<()> {
         let shared = &self.shared;
