@@ -171,6 +171,7 @@ impl Gather {
         let Some(queue) = self.queues.get(&node) else { return };
         let pace = is_timed.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {
+            pace.iter().for_each(|(pace, _, began)| pace.begins(*began));
             let deliver =
                 ReadCompletion { shared: Arc::clone(shared), parts: m.parts, pace: pace.clone() };
             let done: Done = Box::new(move |result| deliver.finish(result));
@@ -368,9 +369,9 @@ impl ReadCompletion {
         self.shared.arrived.notify_all();
         match self.pace.take() {
             Some((pace, rt, began)) if is_good => {
-                pace.answered(rt.now().saturating_sub(began), noted);
+                pace.answered(began, rt.now().saturating_sub(began), noted);
             }
-            Some((pace, ..)) => pace.came_back(noted),
+            Some((pace, _, began)) => pace.came_back(began, noted),
             None => {}
         }
     }
@@ -406,8 +407,8 @@ impl Drop for ReadCompletion {
         }
         drop(slots);
         self.shared.arrived.notify_all();
-        if let Some((pace, ..)) = &self.pace {
-            pace.came_back(noted);
+        if let Some((pace, _, began)) = &self.pace {
+            pace.came_back(*began, noted);
         }
     }
 }
