@@ -28,6 +28,8 @@ mod reflow;
 mod remove;
 #[path = "topology/replace.rs"]
 mod replace;
+#[path = "topology/retry.rs"]
+mod retry;
 #[path = "topology/scrubs.rs"]
 mod scrubs;
 #[path = "topology/split.rs"]

@@ -17,6 +17,14 @@
 //! On a RAID-Z that gets wider a column may be written to more than one place (`flow.rs`). The
 //! stripe is protected at each of them, so each counts as a stripe of its own.
 //!
+//! **What a block cannot do without is written once more.** A request may fail for reasons that
+//! have passed when it is made again: a bus that was reset, a path. So when too few devices
+//! took a block, those that failed get their parts a second time, each in a request of its own. The
+//! errors of the first time are counted, and only what fails twice was missed. A block that has
+//! enough without a device is not written there again: a resilver brings it. OpenZFS retries in the
+//! same place (a logical write that failed), and then allocates other space for the block; here
+//! its pointer is in its parent by then, so the pool waits for the device instead, if it may.
+//!
 //! Nothing here waits for a device but [`VdevTree::flush`], [`VdevTree::write_durably`] and
 //! [`VdevTree::write_here`].
 
@@ -137,6 +145,7 @@ struct Join {
     is_single: bool,
     dva: Dva,
     size: u64,
+    birth: u64,
     end: Mutex<End>,
     /// Kept alive until all devices have answered.
     _held: (TreeUse, Vec<EpochGuard>),
@@ -159,14 +168,35 @@ struct StripeOut {
 struct End {
     done: Option<BlockDone>,
     error: Option<DeviceError>,
+    /// Parts that devices did not take, each with whether the failure may pass.
+    refused: Vec<(Target, bool)>,
+    /// What was refused was written once more.
+    is_second: bool,
+}
+
+/// What one device is to hold of a column.
+struct Target {
+    column: usize,
+    queue: Option<Arc<LeafQueue>>,
+    class: IoClass,
+    health: Arc<Health>,
+    offset: u64,
+    parts: Vec<Shared>,
+}
+
+impl Target {
+    /// The write to the device.
+    fn write(self, join: &Arc<Join>) -> Write {
+        let (offset, parts) = (self.offset, self.parts.clone());
+        let part = Part { join: Arc::clone(join), target: Some(self), answer: None };
+        Write { offset, parts, done: Box::new(move |result| part.answer(result)) }
+    }
 }
 
 /// The write of one column to one device. Counts as failed when a device drops it unanswered.
 struct Part {
     join: Arc<Join>,
-    column: usize,
-    health: Arc<Health>,
-    birth: u64,
+    target: Option<Target>,
     answer: Option<Result<(), DeviceError>>,
 }
 
@@ -178,15 +208,23 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let join = &*self.join;
+        let join = &self.join;
         let answer = self.answer.take();
-        if !matches!(answer, Some(Ok(()))) {
-            self.health.miss(self.birth);
-            if let Some(Err(e)) = answer {
-                self.health.write_failed(&e);
-                join.end.lock().error.get_or_insert(e);
+        if let (Some(target), false) = (self.target.take(), matches!(answer, Some(Ok(())))) {
+            let column = target.column;
+            let mut may_pass = false;
+            if let Some(Err(e)) = &answer {
+                target.health.write_failed(e);
+                may_pass = matches!(e.kind, device::ErrorKind::Io { .. });
             }
-            if let Some(column) = join.columns.get(self.column)
+            {
+                let mut end = join.end.lock();
+                end.refused.push((target, may_pass));
+                if let Some(Err(e)) = answer {
+                    end.error.get_or_insert(e);
+                }
+            }
+            if let Some(column) = join.columns.get(column)
                 && column.hopes.fetch_sub(1, Ordering::AcqRel) == 1
             {
                 join.lose(column.stripe);
@@ -202,7 +240,7 @@ impl Join {
     fn new(
         outs: &mut BlockWrites,
         tree_use: &TreeUse,
-        (dva, size): (Dva, u64),
+        (dva, size, birth): (Dva, u64, u64),
         done: BlockDone,
     ) -> Self {
         let (held, BlockWrites { columns, tolerated, .. }) =
@@ -218,7 +256,13 @@ impl Join {
             is_single: left == 1,
             dva,
             size,
-            end: Mutex::new(End { done: Some(done), error: None }),
+            birth,
+            end: Mutex::new(End {
+                done: Some(done),
+                error: None,
+                refused: Vec::new(),
+                is_second: false,
+            }),
             _held: (tree_use.clone(), held),
         };
         columns.iter().filter(|c| c.targets.is_empty()).for_each(|c| join.lose(c.stripe));
@@ -237,7 +281,12 @@ impl Join {
         self.stripes.iter().all(|s| s.lost.load(Ordering::Acquire) <= s.tolerated)
     }
 
-    fn finish(&self) {
+    fn finish(self: &Arc<Self>) {
+        if !self.survives() && self.write_again() {
+            return;
+        }
+        let refused = std::mem::take(&mut self.end.lock().refused);
+        refused.iter().for_each(|(target, _)| target.health.miss(self.birth));
         if !self.survives() {
             return self.fail();
         }
@@ -245,6 +294,42 @@ impl Join {
         if let Some(done) = done {
             done(Ok(()));
         }
+    }
+
+    /// Writes what was refused once more, where that may help; false: it was, or it does not.
+    fn write_again(self: &Arc<Self>) -> bool {
+        let again = {
+            let mut end = self.end.lock();
+            if std::mem::replace(&mut end.is_second, true) {
+                return false;
+            }
+            let all = std::mem::take(&mut end.refused);
+            let (again, refused) = all.into_iter().partition::<Vec<_>, _>(|(_, may)| *may);
+            end.refused = refused;
+            if !again.is_empty() {
+                end.error = None;
+            }
+            again
+        };
+        for (target, _) in &again {
+            if let Some(column) = self.columns.get(target.column)
+                && column.hopes.fetch_add(1, Ordering::AcqRel) == 0
+                && let Some(stripe) = self.stripes.get(column.stripe)
+            {
+                stripe.lost.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        // All are counted before the first can be answered.
+        self.left.store(again.len(), Ordering::Release);
+        let is_any = !again.is_empty();
+        for (target, _) in again {
+            let (queue, class) = (target.queue.clone(), target.class);
+            let write = target.write(self);
+            if let Some(queue) = queue {
+                queue.write_apart(class, write);
+            }
+        }
+        is_any
     }
 
     fn fail(&self) {
@@ -275,8 +360,9 @@ impl VdevTree {
             let size = data.len() as u64;
             match self.columns_to_write(dva, &data, birth) {
                 Ok(mut outs) => {
-                    let join = Join::new(&mut outs, self.tree_use(), (dva, size), done);
-                    self.queue(&Arc::new(join), outs.columns, (birth, class), &mut batches);
+                    let of = (dva, size, birth);
+                    let join = Join::new(&mut outs, self.tree_use(), of, done);
+                    self.queue(&Arc::new(join), outs.columns, class, &mut batches);
                 }
                 Err(kind) => done(Err(failure(dva, size, kind))),
             }
@@ -335,7 +421,15 @@ impl VdevTree {
             let outs = self.columns_to_write(*dva, data, *birth).map_err(|_| ManyDevices)?;
             writes.extend(outs.columns.into_iter().map(|out| (out.offset, out.parts)));
         }
-        let done = write(queue, writes).ok_or(ManyDevices)?;
+        let mut done = write(queue, writes.clone()).ok_or(ManyDevices)?;
+        if let Err(e) = &done
+            && e.operation == Operation::Write
+            && matches!(e.kind, device::ErrorKind::Io { .. })
+        {
+            node.health.write_failed(e);
+            // Where others have come meanwhile, it goes the usual way.
+            done = write(queue, writes).ok_or(ManyDevices)?;
+        }
         Ok(match done {
             Ok(()) => self.survives(vdev),
             Err(e) if e.operation == Operation::Flush => {
@@ -355,7 +449,7 @@ impl VdevTree {
         &self,
         join: &Arc<Join>,
         columns: Vec<ColumnWrite>,
-        (birth, class): (u64, IoClass),
+        class: IoClass,
         batches: &mut Batches,
     ) {
         if join.left.load(Ordering::Acquire) == 0 || !join.survives() {
@@ -365,16 +459,10 @@ impl VdevTree {
         for (column, out) in columns.into_iter().enumerate() {
             for target in out.targets {
                 let Some(node) = self.nodes.get(target) else { continue };
-                let part = Part {
-                    join: Arc::clone(join),
-                    column,
-                    health: Arc::clone(&node.health),
-                    birth,
-                    answer: None,
-                };
-                let done = Box::new(move |result| part.answer(result));
-                let write = Write { offset: out.offset, parts: out.parts.clone(), done };
-                batches.entry((target, class)).or_default().push(write);
+                let (queue, health) = (node.queue.clone(), Arc::clone(&node.health));
+                let (offset, parts) = (out.offset, out.parts.clone());
+                let part = Target { column, queue, class, health, offset, parts };
+                batches.entry((target, class)).or_default().push(part.write(join));
             }
         }
     }

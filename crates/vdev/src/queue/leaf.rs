@@ -125,7 +125,7 @@ impl LeafQueue {
     /// Queues reads. The rules of [`device::Device::submit`] hold.
     pub(crate) fn read_batch(self: &Arc<Self>, class: IoClass, reads: Vec<Read>) {
         let io = |Read { offset, len, done }| (offset, len as u64, Work::Read(done));
-        self.submit(class, reads.into_iter().map(io));
+        self.submit(class, reads.into_iter().map(io), false);
     }
 
     /// Queues writes. The rules of [`device::WriteDevice::submit_writes`] hold.
@@ -134,17 +134,24 @@ impl LeafQueue {
             let len = parts.iter().map(|p: &Shared| p.len() as u64).sum();
             (offset, len, Work::Write(parts, done))
         };
-        self.submit(class, writes.into_iter().map(io));
+        self.submit(class, writes.into_iter().map(io), false);
+    }
+
+    /// Queues a write that is joined with no other.
+    pub(crate) fn write_apart(self: &Arc<Self>, class: IoClass, write: Write) {
+        let Write { offset, parts, done } = write;
+        let len = parts.iter().map(|p: &Shared| p.len() as u64).sum();
+        self.submit(class, std::iter::once((offset, len, Work::Write(parts, done))), true);
     }
 
     fn submit(
         self: &Arc<Self>,
         class: IoClass,
         batch: impl ExactSizeIterator<Item = (u64, u64, Work)>,
+        alone: bool,
     ) {
         let count = batch.len();
-        let mut ios =
-            batch.map(|(offset, len, work)| Io { offset, len, arrived: 0, alone: false, work });
+        let mut ios = batch.map(|(offset, len, work)| Io { offset, len, arrived: 0, alone, work });
         let nested = drive::is_within();
         let is_unbounded = self.limits.is_unbounded();
         let begun = {
