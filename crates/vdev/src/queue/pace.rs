@@ -573,11 +573,11 @@ mod tests {
                         pace.answered(*began, *until - *began, *noted);
                         out[n] = None;
                     }
-                    Some((began, _, noted)) if *noted == 0 => {
-                        if now - *began >= pace.patience().unwrap() {
-                            pace.is_late(*began);
-                            *noted = 1;
-                        }
+                    Some((began, _, noted))
+                        if *noted == 0 && now - *began >= pace.patience().unwrap() =>
+                    {
+                        pace.is_late(*began);
+                        *noted = 1;
                     }
                     _ => {}
                 }
