@@ -1,8 +1,66 @@
 //! Devices that take others' places, in every redundant layout.
 
 use super::*;
+use engine::inside::device::{self, Device, DeviceRef, Read, Write, WriteDeviceRef};
 use engine::inside::ondisk::scan::RebuildState;
-use engine::live::ResilverKind;
+use engine::live::{PropertyChange, ResilverKind, StoredValue};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+/// A device at whose first write something happens.
+struct Meeting {
+    inner: WriteDeviceRef,
+    at_first_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Meeting {
+    fn meet(&self) {
+        let first = self.at_first_write.lock().unwrap().take();
+        first.into_iter().for_each(|meet| meet());
+    }
+}
+
+impl Device for Meeting {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), device::Error> {
+        self.inner.read(offset, buf)
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        self.inner.submit(batch);
+    }
+}
+
+impl WriteDevice for Meeting {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        self.meet();
+        self.inner.submit_writes(batch);
+    }
+
+    fn flush(&self) -> Result<(), device::Error> {
+        self.inner.flush()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), device::Error> {
+        self.meet();
+        self.inner.write(offset, data)
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
+    }
+}
 
 const ALL: [Shape; 6] =
     [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3, Shape::Draid2];
@@ -63,6 +121,51 @@ fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
         (0..20).for_each(|_| run.step());
         let (bench, model) = run.finish();
         holds_without(bench, &model, &old);
+    });
+}
+
+/// The sync of a txg takes the device in while a later one is open, of which a log has had blocks
+/// written before: the device lacks them too.
+#[test]
+fn a_device_is_brought_what_logs_wrote_before_it_came() {
+    scenarios((1250..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]), |steps, shape| {
+        let mut run = run(steps, shape, 20);
+        // Whole blocks go to where they belong.
+        let bias = PropertyChange { name: "logbias".into(), value: Some(StoredValue::Number(1)) };
+        run.pool().create_volume("tank/early", 4 << 20, 16384, vec![bias]).unwrap();
+        let volume = run.pool().volume("tank/early").unwrap();
+        volume.write_at(0, &[1; 512]).unwrap();
+        volume.flush().unwrap();
+        run.pool().sync().unwrap();
+        let new = run.bench.extra();
+        let (comes, has_come) = mpsc::channel();
+        let (written, is_written) = mpsc::channel();
+        let meet = move || {
+            comes.send(()).unwrap();
+            is_written.recv_timeout(Duration::from_secs(20)).unwrap();
+        };
+        let at_first_write = Mutex::new(Some(Box::new(meet) as Box<dyn FnOnce() + Send>));
+        let device = Arc::new(Meeting { inner: run.bench.write_ref(new), at_first_write });
+        let (pool, spec, old) = (run.pool(), run.bench.leaf(new), guid(run.pool(), 1));
+        std::thread::scope(|scope| {
+            let replaced = scope.spawn(|| pool.replace(old, &spec, device));
+            has_come.recv().unwrap();
+            let before = pool.log_stats().early;
+            let mut bytes = vec![0; 1 << 20];
+            Rng::new(steps.seed()).fill(&mut bytes);
+            volume.write_at(1 << 20, &bytes).unwrap();
+            volume.flush().unwrap();
+            assert!(pool.log_stats().early >= before + 64, "{shape:?}");
+            written.send(()).unwrap();
+            replaced.join().unwrap().unwrap();
+        });
+        pool.wait_for_scan().unwrap();
+        assert!(is_whole(pool) && is_settled(pool, &[old]), "{shape:?}");
+        drop(volume);
+        let (mut bench, _) = run.finish();
+        bench.away = vec![1];
+        whole(&bench, &format!("{shape:?}"));
+        bench.zdb();
     });
 }
 

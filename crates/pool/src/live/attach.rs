@@ -6,6 +6,11 @@
 //! written to from then on, and a resilver brings the rest. Nothing is special about the time in
 //! between: a pool that is closed meanwhile goes on with it when it is opened, by OpenZFS as well.
 //!
+//! *Everything* includes blocks of the two txgs that may be open when the device comes: what an
+//! intent log needed of them was written before, without the device, and stays where it is when its
+//! txg is synced (`early.rs`). So the log of the device reaches as far, and the resilver waits for
+//! these txgs.
+//!
 //! Replacing is a *replacing* vdev around the old device and the new one. When the new one lacks
 //! nothing any more and the old one is not needed, the old one is detached; that is looked for
 //! after each scan and when a pool is opened, so nothing has to be remembered. If the new
@@ -23,7 +28,7 @@ use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::config_edit::{AttachKind, bad, parent_of, refused, top_of, with_child, without_child};
 use super::create::{guid_from, new_vdev_zap, set_member};
 use super::leaves::is_out_of_use;
-use super::shared::{Shared, TaskCx};
+use super::shared::{Shared, TXGS_ALIVE, TaskCx};
 use super::vdevs::aux_label;
 use crate::error::Result;
 use crate::refusal::{DeviceFault, Ongoing, VdevFault};
@@ -217,11 +222,13 @@ impl Shared {
             cx.take_in(&planned, &side, &mut new)?;
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
             let root = with_child(&root, leaf, (&new, how), around)?;
-            next.has_missed(guid, &std::iter::once(FIRST_TXG..=cx.tx.txg()).collect());
+            // Blocks of the txgs that are open by now may have been written, for an intent log.
+            let last = cx.tx.txg() + TXGS_ALIVE - 1;
+            next.has_missed(guid, &std::iter::once(FIRST_TXG..=last).collect());
             let id = top.id;
             cx.put_tree(root, next);
             if side.resilver == ResilverKind::Sequential {
-                cx.begin_rebuild(id, cx.tx.txg())?;
+                cx.begin_rebuild(id, last)?;
             }
             let text = match how {
                 AttachKind::Mirror => format!("attach vdev={path} to vdev={old}"),

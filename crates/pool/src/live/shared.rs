@@ -90,6 +90,9 @@ impl ConfigState {
 /// The order of the labels, but after a crash (see `vdev::label`).
 pub(super) const USUAL_ROUNDS: [Round; 2] = [Round::First, Round::Second];
 
+/// Txgs that can be in progress at once: the one that is synced, and two that come after it.
+pub(super) const TXGS_ALIVE: u64 = 3;
+
 /// What a pool is made of, before anything runs.
 pub(super) struct Parts {
     pub(super) reader: Arc<Reader>,

@@ -5,14 +5,11 @@ use crate::error::Result;
 use crate::live::config::{set_u64, set_u64s, unset};
 use crate::live::config_edit::{bad, refused};
 use crate::live::reflows::RunningExpansion;
-use crate::live::shared::TaskCx;
+use crate::live::shared::{TXGS_ALIVE, TaskCx};
 use crate::refusal::DeviceFault;
 use ondisk::expand::{KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
 use vdev::asize_max;
-
-/// Txgs that can be in progress at once: blocks of that many may still be born with the old width.
-const TXGS_ALIVE: u64 = 3;
 
 impl TaskCx<'_> {
     /// All rows are at their new places, by the uberblock of the txg before.
@@ -22,6 +19,7 @@ impl TaskCx<'_> {
         let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));
         let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
         let mut txgs = top.raidz_expand_txgs.clone();
+        // Blocks of as many may still be born with the old width.
         txgs.push(self.tx.txg() + TXGS_ALIVE);
         unset(top, &["raidz_expanding"]).map_err(|e| bad(&e))?;
         set_u64s(top, "raidz_expand_txgs", txgs).map_err(|e| bad(&e))?;
