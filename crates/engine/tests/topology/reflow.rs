@@ -2,6 +2,7 @@
 
 use super::evacuate::set;
 use super::random::add_large;
+use super::replace::{holds_without, is_settled, replace};
 use super::*;
 use engine::inside::pool::Error;
 use engine::live::ResilverKind;
@@ -209,6 +210,37 @@ fn an_expansion_waits_for_its_devices() {
         (0..20).for_each(|_| run.step());
         assert!(is_whole(run.pool()));
         ends_well(run);
+    });
+}
+
+/// A device is replaced in the midst of it, and the process may be killed then: the expansion waits
+/// until the new device has all, and each device has everything at the end.
+#[test]
+fn a_device_is_replaced_while_a_raidz_gets_wider() {
+    let cases = |(seed, shape)| testkit::today(3, 0..12).map(move |n| (seed, (shape, n)));
+    scenarios((2390..).zip(SHAPES).flat_map(cases), |steps, (shape, n)| {
+        let mut run = Run::new(steps.seed(), Bench::new(shape, DEVICE_BYTES, 12)).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..80).for_each(|_| run.step());
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+        attach(&mut run);
+        for _ in 0..n / 2 {
+            one_txg(run.pool());
+            (0..2).for_each(|_| run.step());
+        }
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        let old = guid(run.pool(), 1);
+        replace(&mut run, old, ResilverKind::Healing);
+        if n % 2 == 1 {
+            run.crash(|_, _| Ok(()));
+        }
+        (0..10).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()) && is_settled(run.pool(), &[old]), "{shape:?} after {n}");
+        goes_to_its_end(run.pool());
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[1]);
     });
 }
 
