@@ -3,7 +3,8 @@
 use super::*;
 use engine::inside::device::{self, Device, DeviceRef, Read, Write, WriteDeviceRef};
 use engine::inside::ondisk::scan::RebuildState;
-use engine::live::{PropertyChange, ResilverKind, StoredValue};
+use engine::live::ResilverKind;
+use engine::{PropertyChange, StoredValue};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
