@@ -14,7 +14,9 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::interrupted_split::InterruptedSplit;
-use super::log::{CutLog, LogDevices, claims, cut_logs, damaged_logs, missing_logs};
+use super::log::{
+    CutLog, LogDevices, claims, cut_logs, damaged_logs, missing_logs, rename_dataset,
+};
 use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::sync_reads::mos_over;
@@ -259,11 +261,7 @@ pub(super) fn open_part(
 
 /// The logs were found under the name that the pool has on its devices, and it gets another one.
 fn rename_logs(cut: &mut [CutLog], from: &str, to: &str) {
-    for log in cut {
-        if let Some(below) = log.dataset.strip_prefix(from) {
-            log.dataset = format!("{to}{below}");
-        }
-    }
+    cut.iter_mut().for_each(|log| rename_dataset(&mut log.dataset, from, to));
 }
 
 /// The devices of a pool, by guid.
@@ -489,8 +487,8 @@ fn assemble(
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
     let (name, written) = names(reading, options);
-    let claims = claims(reading, &alloc)?;
-    let claims = claims.into_iter().map(|claim| claim.renamed(reading.name(), &name)).collect();
+    let mut claims = claims(reading, &alloc)?;
+    claims.iter_mut().for_each(|claim| claim.rename(reading.name(), &name));
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
     let facts = PoolFacts {

@@ -45,6 +45,13 @@ struct AllocatedBlock {
     is_written: bool,
 }
 
+/// A dataset was found under the name that its pool had, and the pool gets another one.
+pub(super) fn rename_dataset(dataset: &mut String, from: &str, to: &str) {
+    if let Some(below) = dataset.strip_prefix(from) {
+        *dataset = format!("{to}{below}");
+    }
+}
+
 /// The allocated blocks of a log: those that an import claimed, or, when none has, those that
 /// were synced as allocated. The last was never written, which ends the chain. Claimed were also
 /// blocks of data that records name.

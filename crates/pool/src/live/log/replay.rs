@@ -46,12 +46,8 @@ pub(in super::super) struct Claim {
 
 impl Claim {
     /// The pool gets another name than it was opened with.
-    pub(in super::super) fn renamed(self, from: &str, to: &str) -> Self {
-        let name = match self.name.strip_prefix(from) {
-            Some(below) => format!("{to}{below}"),
-            None => self.name,
-        };
-        Self { name, ..self }
+    pub(in super::super) fn rename(&mut self, from: &str, to: &str) {
+        super::rename_dataset(&mut self.name, from, to);
     }
 }
 
