@@ -28,14 +28,20 @@ fn state(pool: &LivePool, work: LeafWork) -> Vec<WorkState> {
     leaves(pool).iter().map(|l| seen.leaf_progress(*l, work).unwrap().state).collect()
 }
 
-/// The bytes of a device from `from` on that hold the pattern.
+/// The bytes of a device that hold the pattern, of those that blocks may be in.
 fn initialized(bench: &Bench, n: usize) -> u64 {
+    const WORD: [u8; 8] = 0xdead_beef_dead_beee_u64.to_le_bytes();
+    // Whole sectors are compared at once: there are many.
+    let sector = WORD.repeat(512);
+    let in_sector = |bytes: &[u8]| match bytes == sector {
+        true => sector.len(),
+        false => bytes.as_chunks::<8>().0.iter().filter(|w| **w == WORD).count() * 8,
+    };
     let mut buffer = vec![0; 1 << 20];
     let mut count = 0;
     for at in (4 << 20..bench.devices[n].size() - (1 << 20)).step_by(1 << 20) {
         bench.devices[n].read(at, &mut buffer).unwrap();
-        let words = buffer.as_chunks::<8>().0.iter();
-        count += words.filter(|w| u64::from_le_bytes(**w) == 0xdead_beef_dead_beee).count() * 8;
+        count += buffer.chunks(sector.len()).map(in_sector).sum::<usize>();
     }
     count as u64
 }
