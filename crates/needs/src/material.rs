@@ -21,7 +21,7 @@ const MACHINE: [Trial; 10] = [
 ];
 
 /// Programs of OpenZFS, and of others, that scripts lay under `target`.
-const FETCHED: [(&str, &str, &str); 7] = [
+const FETCHED: [(&str, &str, &str); 9] = [
     ("ceph", "ceph/unpacked", "Ceph (scripts/ceph)"),
     ("azurite", "azurite/node_modules/azurite/dist/src/blob/main.js", "Azurite (scripts/azurite)"),
     (
@@ -32,6 +32,12 @@ const FETCHED: [(&str, &str, &str); 7] = [
     ("zdb", "oracle/bin/zdb", "zdb (scripts/oracle)"),
     ("ztest", "oracle/bin/ztest", "ztest (scripts/oracle)"),
     ("zstream", "oracle/bin/zstream", "zstream (scripts/oracle)"),
+    ("sanoid", "oracle/scripts/usr/sbin/sanoid", "sanoid and syncoid (scripts/oracle)"),
+    (
+        "zfs-auto-snapshot",
+        "oracle/scripts/usr/sbin/zfs-auto-snapshot",
+        "zfs-auto-snapshot (scripts/oracle)",
+    ),
     ("versitygw", "versitygw/versitygw", "versitygw (scripts/versitygw)"),
 ];
 
