@@ -4,7 +4,7 @@
 //! The kind says what agreement would show. A figure that a parameter was chosen by shows nothing
 //! when it is met; one of which nothing was used does. So a row cannot be made without its kind:
 //! there is a constructor for each, and only the four that are of the study take a published value.
-//! A goal of ours has none.
+//! A goal of ours has none. Of a histogram, the one constructor is told the kind.
 
 use serde::Serialize;
 
@@ -238,40 +238,17 @@ impl Row {
         Self::of_study(Kind::Derived, (row, unit), study, measured)
     }
 
-    /// How far a distribution is from a published one that nothing was chosen by, at most `most`.
+    /// How far a distribution is from a published one, at most `most`; of any kind but ours.
     #[must_use]
-    pub fn predicted_shape(
+    pub fn shape(
+        kind: Kind,
         row: impl Into<String>,
         published: &[(f64, u32)],
         most: f64,
         distance: f64,
     ) -> Self {
         let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
-        Self::of_study(Kind::Predicted, (row, "distance"), study, distance)
-    }
-
-    /// How far a distribution is from a published one that a parameter was chosen by.
-    #[must_use]
-    pub fn fitted_shape(
-        row: impl Into<String>,
-        published: &[(f64, u32)],
-        most: f64,
-        distance: f64,
-    ) -> Self {
-        let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
-        Self::of_study(Kind::Fitted, (row, "distance"), study, distance)
-    }
-
-    /// How far a distribution is from a published one that was given to the machine.
-    #[must_use]
-    pub fn input_shape(
-        row: impl Into<String>,
-        published: &[(f64, u32)],
-        most: f64,
-        distance: f64,
-    ) -> Self {
-        let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
-        Self::of_study(Kind::Input, (row, "distance"), study, distance)
+        Self::of_study(kind, (row, "distance"), study, distance)
     }
 
     /// A goal of ours: where it has to be.

@@ -219,7 +219,7 @@ mod tests {
                 Row::predicted("16 KiB", "MB/s", 2.0, part, 2.1),
                 Row::predicted("64 KiB", "MB/s", 8.0, part, 12.0),
                 Row::fitted("8 MiB", "MB/s", 59.0, part, 61.0),
-                Row::predicted_shape("shape", &[(100.0, 3), (120.0, 1)], 0.5, 0.25),
+                Row::shape(Kind::Predicted, "shape", &[(100.0, 3), (120.0, 1)], 0.5, 0.25),
                 Row::goal("goal", "", Range::at_least(1.0), 2.0),
                 Row::own("extra", "MB/s", 0.25),
             ],

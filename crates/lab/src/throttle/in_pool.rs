@@ -54,7 +54,8 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
     let Some(today) = new.first() else {
         return Err(LabError::new("throttle", "today's throttle has no report"));
     };
-    let measured = Measured { reports: &reports(&groups, &old), today, part: part.of_all() };
+    let reports = reports(&groups, &old);
+    let measured = Measured { reports: &reports, as_shown: None, today, part: part.of_all() };
     Ok(judge::outcome(target.describe(&EXPERIMENT), &measured).elsewhere())
 }
 

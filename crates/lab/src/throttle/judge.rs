@@ -5,10 +5,11 @@
 //! of Kolmogorov and Smirnov) has to be no more than the 5 % point of that test for two samples of
 //! as many values as the study's.
 
+use super::OVERRIDE_MB;
 use super::run::Observed;
 use super::shape::{self, Buckets};
 use crate::outcome::{Chart, Outcome, Series};
-use crate::row::{Bound, Range, Row};
+use crate::row::{Bound, Kind, Range, Row};
 use engine::live::TxgRecord;
 
 /// A report of the study.
@@ -131,6 +132,8 @@ const SMALLEST_PART: f64 = 0.14;
 /// What was measured: in the three reports, and with today's throttle.
 pub(super) struct Measured<'a> {
     pub(super) reports: &'a [&'a Observed],
+    /// The third test with the limit that its report shows instead of the one that was set.
+    pub(super) as_shown: Option<&'a Observed>,
     pub(super) today: &'a Observed,
     /// Part of the study's machine that it was measured on.
     pub(super) part: f64,
@@ -154,19 +157,32 @@ fn held_ms(o: &Observed) -> f64 {
     o.longest.as_secs_f64() * 1e3
 }
 
-/// What `zpool list` printed: TiB with one decimal, and KiB.
-const LISTED: (f64, f64) = (19.0, 620.0);
+/// What `zpool list` printed: the size and what is free of it in TiB with one decimal, what is used
+/// in KiB, and in percent of the size.
+const LISTED: Listed = Listed { size: 19.0, available: 19.0, used: 620.0, capacity: 0.0 };
+
+struct Listed {
+    size: f64,
+    available: f64,
+    used: f64,
+    capacity: f64,
+}
 
 /// The pool as `zpool list` shows it before any test.
-pub(super) fn listed((size, used): (u64, u64), part: f64) -> [Row; 2] {
-    let size = size as f64 / part / (1_u64 << 40) as f64;
-    let rounded = Bound::Between(LISTED.0 - 0.05, LISTED.0 + 0.05);
-    let used_kib = used as f64 / 1024.0;
-    let used = Row::predicted("zpool list: used", "KiB", LISTED.1, MODELLED, used_kib);
+pub(super) fn listed((size, used): (u64, u64), part: f64) -> [Row; 4] {
+    const TIB: f64 = (1_u64 << 40) as f64;
+    let (size, used) = (size as f64 / part, used as f64);
+    let rounded = |tib: f64| Bound::Between(tib - 0.05, tib + 0.05);
+    let name = |what: &str| format!("zpool list: {what}");
+    let (free, percent) = ((size - used) / TIB, 100.0 * used / size.max(1.0));
+    let whole = Bound::Between(0.0, 1.0);
+    let row = Row::predicted(name("used"), "KiB", LISTED.used, MODELLED, used / 1024.0);
     [
         // Which of the sizes that were sold these disks have was chosen by it.
-        Row::fitted("zpool list: size", "TiB", LISTED.0, rounded, size),
-        used.judged_if(part >= 1.0, "a part of the disks"),
+        Row::fitted(name("size"), "TiB", LISTED.size, rounded(LISTED.size), size / TIB),
+        row.judged_if(part >= 1.0, "a part of the disks"),
+        Row::derived(name("available"), "TiB", LISTED.available, rounded(LISTED.available), free),
+        Row::derived(name("capacity"), "%", LISTED.capacity, whole, percent),
     ]
 }
 
@@ -189,7 +205,8 @@ fn rates(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     let (syncs, delays) = (o.report.syncs_per_s, o.report.delays_per_s);
     // The time of a report was chosen by the three of them, the push by the third.
     let syncs = Row::fitted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs);
-    // The rate of the disks was chosen by the first two, that of a writer by the third.
+    // The rate of the disks was chosen by the first two, that of a writer by the third, when that
+    // was thought to have one.
     let written = o.report.mb_per_s / part;
     let written = Row::fitted(name("written"), "MB/s", p.mb_per_s, RATE, written);
     let delays = match n {
@@ -206,9 +223,9 @@ fn times(n: usize, p: &Published, o: &Observed) -> Vec<Row> {
     let (shortest, longest) = extremes(sync_ms(o));
     let bound = in_bucket(p.shortest_ms(), BUCKET_MS);
     let shortest = match n {
-        // The begin of the report was chosen by it.
-        1 => Row::fitted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
-        _ => Row::predicted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
+        2 => Row::predicted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
+        // When the reports begin was chosen by them.
+        _ => Row::fitted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
     };
     let bound = in_bucket(p.longest_ms() - BUCKET_MS, BUCKET_MS);
     let mut rows = vec![
@@ -234,12 +251,19 @@ fn limits(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
         let open = begin >= LIMIT_MB.last;
         let bound = if open { Bound::AtLeast } else { in_bucket(begin, LIMIT_MB.width) };
         Some(match n {
+            0 => Row::input(name(what), "MB", begin, bound, measured),
             // How often a byte counts was chosen by these.
             1 => Row::fitted(name(what), "MB", begin, bound, measured),
-            _ => Row::input(name(what), "MB", begin, bound, measured),
+            // It follows from the one that was set.
+            _ => Row::derived(name(what), "MB", begin, bound, measured),
         })
     };
-    ends.into_iter().filter_map(row).collect()
+    let mut rows: Vec<Row> = ends.into_iter().filter_map(row).collect();
+    if n == 2 {
+        let name = name("limit, by the text");
+        rows.push(Row::input(name, "MB", OVERRIDE_MB, Bound::Within(0.001), high));
+    }
+    rows
 }
 
 /// The three histograms of report `n`.
@@ -255,15 +279,15 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     // The time of a report was chosen by it, and the push by that of the third.
     let counted =
         Row::fitted(name("sync times, count"), "", count, MODELLED, synced().count() as f64);
-    let mut rows = vec![counted, Row::predicted_shape(name("sync times"), p.syncs, most, times)];
+    // Its begin chose when the reports begin.
+    let kind = if n == 2 { Kind::Predicted } else { Kind::Fitted };
+    let mut rows = vec![counted, Row::shape(kind, name("sync times"), p.syncs, most, times)];
     let mut dirty = synced().map(|r: &TxgRecord| mib(r.dirty));
     let (most, written) = far(WRITTEN_MB, p.written, &mut dirty);
-    rows.push(Row::predicted_shape(name("written"), p.written, most, written));
+    rows.push(Row::shape(Kind::Predicted, name("written"), p.written, most, written));
     let (most, limits) = far(LIMIT_MB, p.limits, &mut synced().map(|r| mib(r.limit)));
-    rows.push(match n {
-        1 => Row::fitted_shape(name("limits"), p.limits, most, limits),
-        _ => Row::input_shape(name("limits"), p.limits, most, limits),
-    });
+    let kind = [Kind::Input, Kind::Fitted, Kind::Derived][n.min(2)];
+    rows.push(Row::shape(kind, name("limits"), p.limits, most, limits));
     rows
 }
 
@@ -288,6 +312,17 @@ fn comparison(m: &Measured<'_>) -> Vec<Row> {
     let measured = extremes(sync_ms(b)).1 / extremes(sync_ms(a)).1.max(1e-9);
     let name = "longest sync: 1 s over 5 s";
     rows.push(Row::derived(name, "times", published, MODELLED, measured));
+    let measured = mean_ms(b) / mean_ms(a).max(1e-9);
+    let name = |by: &str| format!("mean sync: 1 s over 5 s, by the {by}");
+    rows.push(Row::derived(name("text"), "times", 1.0, Bound::AtMost, measured));
+    let published = second.mean_ms() / first.mean_ms();
+    rows.push(Row::derived(name("histograms"), "times", published, MODELLED, measured));
+    if let Some(o) = m.as_shown {
+        let name = |what: &str| format!("a limit of 1600 MB, as report 3 shows it: {what}");
+        rows.push(Row::own(name("syncs"), "/s", o.report.syncs_per_s));
+        rows.push(Row::own(name("written"), "MB/s", o.report.mb_per_s / m.part));
+        rows.push(Row::own(name("mean sync"), "ms", mean_ms(o)));
+    }
     let rate = |o: &Observed| o.sustained_mb_per_s / m.part;
     rows.push(Row::own("dirty-delay: delays", "/s", new.report.delays_per_s));
     rows.push(Row::own(NEW_RATE, "MB/s", rate(new)));
@@ -388,6 +423,22 @@ fn meaning(outcome: &Outcome) -> String {
         text.push('.');
     }
     if text.len() == empty { String::new() } else { text }
+}
+
+/// Every row, of nothing that was measured.
+#[cfg(test)]
+pub(crate) fn sample() -> Vec<Row> {
+    let span = std::time::Duration::from_secs(10);
+    let nothing = Observed {
+        began: span,
+        report: super::report::Report::new("h", &[], span),
+        records: Vec::new(),
+        longest: span,
+        sustained_mb_per_s: 1.0,
+    };
+    let reports = [&nothing; 3];
+    let of = Measured { reports: &reports, as_shown: Some(&nothing), today: &nothing, part: 1.0 };
+    [listed((1, 1), 1.0).to_vec(), rows(&of)].concat()
 }
 
 #[cfg(test)]
