@@ -28,6 +28,9 @@ use crate::raw_disk::{Access, FileDisk, ModelDisk, Pace, RawDisk, StopAt, in_a_r
 use crate::target::Target;
 use engine::inside::device::ModelKind;
 
+#[cfg(test)]
+pub(crate) use rows::sample;
+
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "raw-sweep",
     about: "single synchronous writes to a bare disk, by size",
@@ -138,7 +141,7 @@ fn size(
     let seconds = published.ms / 1e3;
     let safe = measure(target, setting, WritePattern { len, safe: true, seconds, pieces: None })?;
     // A file's cache is the host's: one size says it.
-    let cached = matches!(target, Target::Sim(_)) && len <= 8 << 20 || published.kib == 16;
+    let cached = matches!(target, Target::Sim(_)) || published.kib == 16;
     let cached = cached
         .then(|| measure(target, setting, WritePattern { len, safe: false, seconds, pieces: None }))
         .transpose()?;

@@ -55,8 +55,13 @@ pub(super) fn rows(
         rates.push(of_size);
         made.extend(super::SHIFTS.contains(&shift).then_some(image));
     }
+    out.push(of_steps(falls, part));
+    Ok((out, TestFiles { blocks, images: made }))
+}
+
+/// In how many steps to a larger size rates fall.
+pub(super) fn of_steps(falls: usize, part: f64) -> Row {
     let name = "steps from 16 to 32, 64 and 128 KiB that read more slowly";
     let row = Row::predicted(name, "", 0.0, Bound::AtMost, falls as f64);
-    out.push(row.judged_if(part >= 1.0, PART));
-    Ok((out, TestFiles { blocks, images: made }))
+    row.judged_if(part >= 1.0, PART)
 }

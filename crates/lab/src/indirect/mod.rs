@@ -149,6 +149,12 @@ fn parameters(preset: &Preset, part: f64) -> Vec<Parameter> {
         ),
         Parameter::new("threads that write", writes::WRITERS as f64, "", Origin::Study),
         Parameter::new(
+            "compression of what is written with lz4",
+            published::WRITES[1].compress_ratio,
+            "times",
+            Origin::Study,
+        ),
+        Parameter::new(
             "dirty data of the writes, of the whole machine",
             (writes::DIRTY_MAX * writes::SCALE) as f64 / f64::from(1 << 20),
             "MiB",
@@ -181,6 +187,20 @@ fn make(blocks: u64, indirect_shift: u8, setting: &Setting) -> world::Result<Ima
 /// Reads of the application in a second, those that the cache answered included.
 fn rate(case: &Case, m: &Measured) -> f64 {
     case.reads as f64 / m.took.as_secs_f64().max(1e-9)
+}
+
+/// Every row that has a published value, of nothing that was measured.
+#[cfg(test)]
+pub(crate) fn sample() -> Vec<crate::row::Row> {
+    let took = std::time::Duration::from_secs(1);
+    let nothing = || Measured { took, stats: Default::default() };
+    let all: Vec<_> =
+        READS.iter().map(|p| (p, case(p, BLOCKS, &Setting::default()), nothing())).collect();
+    let mut rows = rows::of_reads(&all, 1.0);
+    rows.push(between::of_steps(0, 1.0));
+    rows.extend(writes::sample());
+    rows.push(rows::slower(&rows, 1.0));
+    rows
 }
 
 type All<'a> = [(&'a published::Read, Case, Measured)];

@@ -192,12 +192,31 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             bandwidths.push(measured.mib_per_second());
         }
     }
-    if let [eight, sixteen, ..] = bandwidths[..] {
-        let name = "16 zio threads: more than with 8";
-        out.rows.push(Row::derived(name, "MB/s", MORE_WITH_16, NEAR, sixteen - eight));
-    }
+    out.rows.extend(more_with_16(&bandwidths));
     survey::tell(setting, &machine, &done, &mut out)?;
     Ok(if target.is_the_study_s(&EXPERIMENT) { out } else { out.elsewhere() })
+}
+
+/// What twice as many zio threads gain.
+fn more_with_16(bandwidths: &[f64]) -> Option<Row> {
+    let [eight, sixteen, ..] = bandwidths else { return None };
+    let name = "16 zio threads: more than with 8";
+    Some(Row::derived(name, "MB/s", MORE_WITH_16, NEAR, sixteen - eight))
+}
+
+/// Every row that has a published value, of nothing that was measured.
+#[cfg(test)]
+pub(crate) fn sample() -> Vec<Row> {
+    let nothing = Measured {
+        time: Duration::from_secs(1),
+        bytes: 1 << 30,
+        profile: engine::inside::zio::profile::Profile { kinds: Vec::new() },
+        txgs: 1,
+    };
+    let mut out = Outcome::new(EXPERIMENT.name, String::new());
+    PUBLISHED.iter().for_each(|published| profile(published, &nothing, 1.0, &mut out));
+    out.rows.extend(more_with_16(&[1.0, 1.0]));
+    [out.rows, survey::sample(&nothing)].concat()
 }
 
 /// The speed-up of 16 zio threads, as the text has it.

@@ -33,6 +33,9 @@ const NATIVE_BLOCK: u64 = 128 << 10;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
+/// What `dd` writes to one unit.
+const DD_MB_PER_S: f64 = 350.0;
+
 type Points = Vec<(f64, f64)>;
 
 /// What is to be run: names, and what is run under them.
@@ -182,12 +185,13 @@ pub(super) fn tell(
     let by_leaves = done.points("zinc, leaf-sync threads");
     let by_block = done.points("zinc, block size");
     let computed = machine::most_computed(&machine::processors(), 1 << 20) / MIB;
-    let limit = |n: &u64| {
+    let bare = |n: &u64| {
         let bare = bench::bare(&machine.zinc(), *n as usize, 2048, DEPTH);
-        let bare = bare.map_err(|e| LabError::new("the bare units failed", e))?;
-        Ok((*n as f64, bare.min(computed)))
+        Ok((*n as f64, bare.map_err(|e| LabError::new("the bare units failed", e))?))
     };
-    let limits: Points = axes.luns.iter().map(limit).collect::<Result<_, LabError>>()?;
+    let bare: Points = axes.luns.iter().map(bare).collect::<Result<_, LabError>>()?;
+    let limits: Points = bare.iter().map(|(n, rate)| (*n, rate.min(computed))).collect();
+    out.rows.extend(bare.iter().find(|p| p.0 == 1.0).map(|(_, rate)| of_dd(*rate)));
     let part_of_limit = |((_, y), (_, limit)): (&(f64, f64), &(f64, f64))| y / limit;
     let of_limit = by_luns.iter().zip(&limits).map(part_of_limit).fold(1.0, f64::min);
     let of_six = limits.iter().find(|(n, _)| *n == 6.0).map_or(computed, |p| p.1);
@@ -229,6 +233,31 @@ pub(super) fn tell(
     Ok(())
 }
 
+/// The rate of one unit as it is.
+fn of_dd(rate: f64) -> Row {
+    // What the disks of a unit carry was given by it.
+    Row::input("dd: one unit without a pool", "MB/s", DD_MB_PER_S, NEAR, rate)
+}
+
+/// Every row of the surveys that has a published value, of nothing that was measured.
+#[cfg(test)]
+pub(super) fn sample(nothing: &Measured) -> Vec<Row> {
+    let surveys = [
+        (THREADS_2007, &[1, 4, 64][..]),
+        (UNITS_2007, &[1, 2, 4, 12]),
+        (ZIO_2007, &[8, 12]),
+        (LEAVES_2007, &[1, 2, 4]),
+        (BLOCKS_2007, ALL.blocks),
+        (SHA_256_2007, &[4]),
+        (UNSUMMED_2007, &[4]),
+    ];
+    let of = |(name, xs): (&'static str, &[u64])| -> Vec<_> {
+        xs.iter().map(|x| ((name, *x), nothing.clone())).collect()
+    };
+    let done = Done(surveys.into_iter().flat_map(of).collect());
+    [vec![of_dd(1.0)], of_2007(&done)].concat()
+}
+
 /// What the study's text says of its surveys, with the settings of 2007.
 fn of_2007(done: &Done) -> Vec<Row> {
     let at = |name, x| done.of(name, x).map(Measured::mib_per_second);
@@ -242,9 +271,9 @@ fn of_2007(done: &Done) -> Vec<Row> {
         compare(&what, published, NEAR, at(UNITS_2007, luns), "MB/s");
     }
     let over = |name, x, y| Some(at(name, x)? / at(name, y)?);
+    let gain = |name, x, y| Some(at(name, x)? - at(name, y)?);
     let faster = over(THREADS_2007, 64, 1);
     compare("64 threads over 1", 1.0, Bound::AtMost, faster, "times");
-    let gain = |name, x, y| Some(at(name, x)? - at(name, y)?);
     let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(THREADS_2007, 4)?));
     compare("gain without checksums", 10.0, Bound::Within(0.5), unsummed, "MB/s");
     // By the word of the study; its profiles sum four times as fast as its processors do SHA-256.
@@ -276,6 +305,30 @@ fn of_2007(done: &Done) -> Vec<Row> {
     let one = at(UNITS_2007, 1);
     let what = name("1 unit, blocks of 128 KiB");
     rows.splice(0..0, one.map(|rate| Row::fitted(what, "MB/s", 210.0, NEAR, rate)));
+    for (more, fewer, published) in [(2, 1, 30.0), (4, 2, 10.0)] {
+        let what = name(&format!("{more} units: more than {fewer}"));
+        let gain = gain(UNITS_2007, more, fewer);
+        rows.extend(gain.map(|gain| Row::derived(what, "MB/s", published, NEAR, gain)));
+    }
+    rows.extend(series_of_2007(done));
+    rows
+}
+
+/// The points of the surveys with the settings of 2007. The study's own are in its charts, which
+/// are lost.
+fn series_of_2007(done: &Done) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut all = |survey, unit_of_x: &str, part: f64| {
+        for (x, rate) in done.points(survey) {
+            let name = format!("{survey}: {} {unit_of_x}", x / part);
+            rows.push(Row::own(name, "MB/s", rate));
+        }
+    };
+    all(THREADS_2007, "of the application", 1.0);
+    all(UNITS_2007, "of the array", 1.0);
+    all(BLOCKS_2007, "KiB", 1024.0);
+    all(ZIO_2007, "of the engine", 1.0);
+    all(LEAVES_2007, "of the engine", 1.0);
     rows
 }
 
