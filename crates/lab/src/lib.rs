@@ -5,8 +5,9 @@
 //! virtual time, and gives an [`outcome::Outcome`]: its figures beside the published ones.
 //!
 //! **Invariant: every published figure stands in the table of its experiment, and in no other
-//! code;** the code that measures does not know it. Tests compare the tables with
-//! `tests/published.toml`, and that with the documents.
+//! code;** the code that measures does not know it. Tests compare the tables, in both directions,
+//! with `tests/published.toml` and, of studies that were held out, `tests/held_out.toml`, and those
+//! with the documents.
 #![forbid(unsafe_code)]
 
 pub mod advise;

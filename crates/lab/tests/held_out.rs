@@ -16,6 +16,45 @@ fn simulated(name: &str, scale: f64) -> Outcome {
     run(name, &Target::Sim(None), scale).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// Figures of the studies.
+const STUDIES: &str = include_str!("held_out.toml");
+
+/// All numbers of a study's section.
+fn figures(study: &str) -> Vec<f64> {
+    let head = format!("[{study}]");
+    let lines = STUDIES.lines().skip_while(|line| *line != head).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let values = lines.filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once(" = "));
+    let numbers = values.flat_map(|(_, value)| value.split(|c| "[], ".contains(c)));
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Every published value is a figure of the study or a quotient of two, and every figure is needed
+/// for one.
+fn stands_in_the_study(outcome: &Outcome) {
+    let figures = figures(outcome.experiment);
+    let mut needed = vec![false; figures.len()];
+    for row in published(outcome) {
+        let Some(value) = row.published().and_then(|p| p.figure()) else {
+            panic!("{} has no number", row.row);
+        };
+        let mut of_figures = false;
+        for (n, figure) in figures.iter().enumerate() {
+            if *figure == value {
+                (needed[n], of_figures) = (true, true);
+            }
+            let under = figures.iter().position(|under| *figure / under == value);
+            if let Some(under) = under.filter(|under| *under != n) {
+                (needed[n], needed[under], of_figures) = (true, true, true);
+            }
+        }
+        assert!(of_figures, "{}: {value} is not in the study", row.row);
+    }
+    let idle =
+        figures.iter().zip(&needed).filter(|(_, needed)| !**needed).map(|(figure, _)| figure);
+    assert_eq!(idle.collect::<Vec<_>>(), [&0.0; 0], "no row publishes them");
+}
+
 /// What the file of predictions says of a row: the range over its seeds.
 fn written_down(text: &str) -> BTreeMap<(String, String), (f64, f64)> {
     let file: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
@@ -33,9 +72,10 @@ fn published(outcome: &Outcome) -> impl Iterator<Item = &Row> {
 /// What the engine may have changed since a prediction was written down: more is a new row.
 const DRIFT: f64 = 0.02;
 
-/// Every row with a published value was written down, and what is predicted is what was, but for
-/// such a part.
+/// Every row with a published value is the study's and was written down, and what is predicted is
+/// what was, but for such a part.
 fn was_written_down(outcome: &Outcome, text: &str, drift: f64) {
+    stands_in_the_study(outcome);
     let before = written_down(text);
     for row in published(outcome) {
         let Some((least, most)) = before.get(&(row.row.clone(), row.unit.to_owned())) else {
@@ -164,6 +204,31 @@ fn scans_of_all_pools_come_to_an_end() {
     assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (13, 9));
     assert_eq!(outcome.rows.len(), 15);
     assert!(outcome.rows.iter().all(|row| row.measured() > 0.0 && row.measured().is_finite()));
+}
+
+/// The figures are those of the collection of studies, where that is at hand: each number, or a
+/// thousandth of one that was printed in milliseconds.
+#[testkit::needs("figures")]
+#[test]
+fn the_figures_are_those_of_the_studies() {
+    // 1.60 GiB/s, minutes and seconds.
+    const CONVERTED: [f64; 3] = [1638.4, 62.0, 106.0];
+    let dir = testkit::shared_dir().unwrap_or_else(|| panic!("the figures are beside it"));
+    let text = std::fs::read_to_string(dir.join("research/holdout-studies.md"));
+    let text = text.unwrap_or_else(|e| panic!("{e}")).replace(',', "");
+    let numbers = |text: &str| -> Vec<f64> {
+        let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+        numbers.filter_map(|number| number.trim_matches('.').parse().ok()).collect()
+    };
+    for section in STUDIES.lines().filter_map(|l| l.strip_prefix('[')?.strip_suffix(']')) {
+        let head = format!("\n## {}.", section.split('-').next().unwrap_or("").to_uppercase());
+        let study = text.split(&head).nth(1).unwrap_or_else(|| panic!("no {head}"));
+        let study = numbers(study.split("\n## ").next().unwrap_or(study));
+        for figure in figures(section).into_iter().filter(|f| !CONVERTED.contains(f)) {
+            let there = study.iter().any(|n| *n == figure || n * 1000.0 == figure);
+            assert!(there, "{section}: {figure} is not in the study");
+        }
+    }
 }
 
 #[test]
