@@ -158,9 +158,9 @@ pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
         return;
     }
     let native = || block(old(8, 1), NATIVE_BLOCK);
-    jobs.survey(THREADS_2007, &[1, 4, 16, 64], |n| threads(native(), n));
-    jobs.survey(UNITS_2007, &[1, 2, 4, 12], |n| Setup { luns: n as usize, ..native() });
-    jobs.survey(ZIO_2007, &[1, 4, 8, 12, 16, 32], |n| old(n, 1));
+    jobs.survey(THREADS_2007, axes.threads, |n| threads(native(), n));
+    jobs.survey(UNITS_2007, axes.luns, |n| Setup { luns: n as usize, ..native() });
+    jobs.survey(ZIO_2007, &[1, 2, 4, 8, 12, 16, 32], |n| old(n, 1));
     jobs.survey(LEAVES_2007, &[1, 2, 4, 8, 32], |n| old(16, n));
     jobs.survey(BLOCKS_2007, axes.blocks, |n| block(old(8, 1), n));
     jobs.add(SHA_256_2007, 4, native().tuned(Tunable::Checksum, SHA_256));
