@@ -42,6 +42,10 @@
 //! ([`VdevTree::commit_reflow`]), or the step is given up because a device failed or missed
 //! something: then the old ones have everything, and the step is done again.
 //!
+//! A row that straddles the offset is read at its old place, and the sectors of it before the
+//! offset are at their new place too, where the next step does not copy them again. Both are the
+//! block's, so what is made whole is made whole at both (`heal.rs`).
+//!
 //! Nothing here knows blocks, so nothing is verified: what is copied is what the devices give. That
 //! is why none of them may lack anything. Damage that was not noticed keeps its parity, for each
 //! sector moves with the others of its row; a reader looks for it by former widths (`rebuild.rs`).
@@ -147,10 +151,18 @@ impl Epoch {
         }
     }
 
-    /// Where else a sector that begins at the byte `at` is written, when its row is in `area`.
-    pub(crate) fn also(&self, at: u64, area: Area) -> impl Iterator<Item = Area> + '_ {
+    /// Where else a sector that begins at the byte `at` is written, when its row is in `area`; and
+    /// whether it is there already, and stays.
+    pub(crate) fn also(&self, at: u64, area: Area) -> impl Iterator<Item = (Area, bool)> + '_ {
         let copies = self.copies.iter().filter(move |(end, to)| at < *end && *to != area);
-        copies.map(|(_, area)| *area)
+        copies.map(move |(_, area)| (*area, self.is_copied(at, *area)))
+    }
+
+    /// A sector is in an area by a step that is durable.
+    fn is_copied(&self, at: u64, area: Area) -> bool {
+        let Reflow { offset, scratch_valid } = self.reflow;
+        let copied_to = if scratch_valid { Area::Scratch } else { Area::New };
+        at < offset && area == copied_to
     }
 }
 
@@ -383,8 +395,7 @@ mod tests {
     fn what_is_written_while_it_is_moved_is_noted_and_then_written_twice() {
         let flow = Flow::new(Reflow { offset: 1 << 20, scratch_valid: false }, Vec::new());
         let rt = Rt::real();
-        let also =
-            |epoch_guard: &EpochGuard, at: u64| epoch_guard.also(at, Area::Old).collect::<Vec<_>>();
+        let also = |epoch: &EpochGuard, at: u64| epoch.also(at, Area::Old).collect::<Vec<_>>();
         let before = flow.write(&(2 << 20..3 << 20));
         flow.begin(ReflowStep::Move, 1 << 20..4 << 20);
         assert!(!flow.is_drained(), "a write began before");
@@ -392,12 +403,14 @@ mod tests {
         assert!(flow.drain(&rt));
         let during = flow.write(&(2 << 20..5 << 20));
         assert!(also(&during, 2 << 20).is_empty());
-        assert_eq!(also(&during, 0), [Area::New], "that part of a row was moved before");
+        assert_eq!(also(&during, 0), [(Area::New, true)], "that part of a row was moved before");
         let again = flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20);
         assert_eq!(again.len(), 1);
         assert_eq!(again[0], 2 << 20..4 << 20);
         let behind = flow.write(&(2 << 20..3 << 20));
-        assert_eq!((also(&behind, 2 << 20), also(&behind, 4 << 20)), (vec![Area::New], vec![]));
+        assert_eq!(also(&behind, 0), [(Area::New, true)]);
+        assert_eq!(also(&behind, 2 << 20), [(Area::New, false)], "it may be copied once more");
+        assert_eq!(also(&behind, 4 << 20), []);
         assert_eq!(
             flow.begin_round(ReflowStep::Move, 1 << 20..4 << 20).len(),
             1,

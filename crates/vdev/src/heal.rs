@@ -17,6 +17,10 @@
 //! - a sequential rebuild asks for ranges of which no block is known. They are not verified, so a
 //!   device that missed anything is not read, and written over, whatever it missed.
 //!
+//! On a RAID-Z that gets wider a sector may be at two places (`flow.rs`). Each is looked at, and
+//! counts as a copy. A place that a step is being copied to is not: it gets what was found wrong
+//! where the step copies from. Healing is a write, so the step copies what is healed once more.
+//!
 //! The caller makes sure that the space of the block is not given to another meanwhile: it cannot
 //! be detected here. The corrections are durable after the next flush.
 
@@ -144,7 +148,7 @@ impl VdevTree {
     }
 
     fn locate_all(&self, req: &BlockRead<'_>) -> Result<Vec<Piece<'_>>, ErrorKind> {
-        self.locate(req.dva.vdev(), req.dva.offset(), req.size, req.birth)
+        self.locate_to_write(req.dva.vdev(), req.dva.offset(), req.size, req.birth)
     }
 
     /// Adds what is to be read of a block; `None` when nothing of it is to be healed.
@@ -171,8 +175,10 @@ impl VdevTree {
         for piece in pieces {
             let columns = piece.map.stripes.iter().flat_map(|s| &s.columns);
             for c in columns.filter(|c| c.size + c.pad > 0) {
-                let sources =
-                    self.sources(piece, c.child, c.offset, c.size + c.pad, req.birth).into_iter();
+                let len = c.size + c.pad;
+                let sources = c
+                    .whole_places()
+                    .flat_map(|(child, offset)| self.sources(piece, child, offset, len, req.birth));
                 for source in sources.filter(|s| s.stale) {
                     match self.healer(&source) {
                         Some(_) if heal == Heal::Missed && self.is_waiting(&source) => {}

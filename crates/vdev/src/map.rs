@@ -38,8 +38,28 @@ pub struct Column {
     pub at: u64,
     /// Expanded RAID-Z: number of the sector in the order that every width keeps.
     pub sector: u64,
-    /// Children and offsets to which it is written besides, of a RAID-Z that gets wider.
-    pub also: Vec<(usize, u64)>,
+    /// Where it is written besides, of a RAID-Z that gets wider.
+    pub also: Vec<OtherPlace>,
+}
+
+/// Another place of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherPlace {
+    /// As that of the column.
+    pub child: usize,
+    /// As that of the column.
+    pub offset: u64,
+    /// It holds the column already, and is where it will be read: the column is as good there as
+    /// at its place.
+    pub is_whole: bool,
+}
+
+impl Column {
+    /// The children and offsets where the column is to be found.
+    pub(crate) fn whole_places(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let others = self.also.iter().filter(|other| other.is_whole);
+        core::iter::once((self.child, self.offset)).chain(others.map(|o| (o.child, o.offset)))
+    }
 }
 
 /// Columns that are protected together.

@@ -28,7 +28,9 @@
 //! are while the redistribution runs is described in `flow.rs`.
 
 use crate::flow::{Area, EarlierTreeUse, EpochGuard, Flow, Purpose, Reflow};
-use crate::map::{BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, Stripe};
+use crate::map::{
+    BLOCK_SIZE_MAX, BlockMap, Column, LABEL_START_SIZE, MapError, OtherPlace, Stripe,
+};
 use std::sync::Arc;
 
 /// Bit of the block's offset that swaps the first two columns of single-parity RAID-Z.
@@ -215,7 +217,11 @@ impl Raidz {
                 let at = if c < self.nparity { 0 } else { shape.data_before(c) + row };
                 let place = |area: Area| area.place(sector, self.width, self.ashift);
                 let also = epoch.filter(|_| present && purpose == Purpose::Write);
-                let also = also.map(|epoch| epoch.also(sector << self.ashift, area).map(place));
+                let other = |(area, is_whole)| {
+                    let (child, offset) = place(area);
+                    OtherPlace { child, offset, is_whole }
+                };
+                let also = also.map(|epoch| epoch.also(sector << self.ashift, area).map(other));
                 let (child, offset) = place(area);
                 columns.push(Column {
                     child,

@@ -184,9 +184,14 @@ impl VdevTree {
             for stripe in &piece.map.stripes {
                 let column = |c: &Column| {
                     let len = c.size + c.pad;
-                    let sources = match len {
+                    let sources: Vec<Source> = match len {
                         0 => Vec::new(),
-                        len => self.sources(&piece, c.child, c.offset, len, req.birth),
+                        len => c
+                            .whole_places()
+                            .flat_map(|(child, offset)| {
+                                self.sources(&piece, child, offset, len, req.birth)
+                            })
+                            .collect(),
                     };
                     let mut extent = |s: Source| match ask {
                         ReadScope::Current if s.stale => None,
@@ -253,20 +258,35 @@ impl VdevTree {
                 let is_parity = i < stripe.nparity;
                 let expected = Expected::Bytes(bytes);
                 let is_wrong = |c: &&ColumnCopy| verdict(c, column, is_parity, expected).is_some();
-                for copy in cell.copies.iter().filter(is_wrong) {
-                    // The bytes behind the block's last, and those that fill up the stripe, are
-                    // zeros.
-                    let len = (copy.len as usize).next_multiple_of(sector);
+                let wrong = cell.copies.iter().filter(is_wrong).map(|c| (c.source, c.is_away()));
+                let mut wrong: Vec<(Source, bool)> = wrong.collect();
+                if !wrong.is_empty() {
+                    wrong.extend(self.copied_to(req, h, column).map(|source| (source, false)));
+                }
+                // The bytes behind the block's last, and those that fill up the stripe, are zeros.
+                let len = ((column.size + column.pad) as usize).next_multiple_of(sector);
+                for (source, is_away) in wrong {
                     let mut whole = AlignedBuf::zeroed(len);
                     if let Some(front) = whole.get_mut(..bytes.len()) {
                         front.copy_from_slice(bytes);
-                        let (source, epoch_guard) = (copy.source, h.piece.epoch_guard.clone());
-                        let is_away = copy.is_away();
+                        let epoch_guard = h.piece.epoch_guard.clone();
                         out.push(Correction { source, bytes: whole, is_away, epoch_guard });
                     }
                 }
             }
         }
+    }
+
+    /// Where a step that is not durable copies a column to.
+    fn copied_to<'a>(
+        &'a self,
+        req: &'a BlockRead<'_>,
+        h: &'a PieceData<'_>,
+        column: &'a Column,
+    ) -> impl Iterator<Item = Source> + 'a {
+        let places = column.also.iter().filter(|other| !other.is_whole);
+        let len = column.size + column.pad;
+        places.flat_map(move |o| self.sources(&h.piece, o.child, o.offset, len, req.birth))
     }
 
     /// Lists what is wrong with the copies of one piece, given the right block or, without it,

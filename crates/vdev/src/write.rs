@@ -527,9 +527,9 @@ impl VdevTree {
             parts.retain(|p| !p.is_empty());
             let len = column.size + column.pad;
             let targets = |place| self.targets(piece, place, len, birth);
-            for (stripe, place) in (first + 1..).zip(&column.also) {
-                let (parts, targets) = (parts.clone(), targets(*place));
-                outs.columns.push(ColumnWrite { stripe, offset: place.1, parts, targets });
+            for (stripe, other) in (first + 1..).zip(&column.also) {
+                let (parts, targets) = (parts.clone(), targets((other.child, other.offset)));
+                outs.columns.push(ColumnWrite { stripe, offset: other.offset, parts, targets });
             }
             let (offset, targets) = (column.offset, targets((column.child, column.offset)));
             outs.columns.push(ColumnWrite { stripe: first, offset, parts, targets });

@@ -244,6 +244,55 @@ fn a_device_is_replaced_while_a_raidz_gets_wider() {
     });
 }
 
+/// A device is replaced, or scrubbed after its content was lost, while an expansion stands: what it
+/// gets is also where the next step does not copy any more.
+#[test]
+fn what_is_made_whole_while_an_expansion_stands_stays_so() {
+    let cases = |(seed, shape)| testkit::today(4, 0..24).map(move |n| (seed, (shape, n)));
+    scenarios((2500..).zip(SHAPES).flat_map(cases), |steps, (shape, n)| {
+        let mut run = run(steps, shape, 20);
+        // Blocks lie at all places where a step may end.
+        add_large(run.pool(), 24 << 20);
+        run.pool().sync().unwrap();
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+        let new = run.bench.devices.len();
+        attach(&mut run);
+        (0..1 + n / 6).for_each(|_| one_txg(run.pool()));
+        let leaf = [0, 1, new][n / 2 % 3];
+        if n % 2 == 0 {
+            let old = guid(run.pool(), leaf);
+            replace(&mut run, old, ResilverKind::Healing);
+            run.pool().wait_for_scan().unwrap();
+            assert!(is_settled(run.pool(), &[old]), "{shape:?} {n}");
+        } else {
+            lose_content(&run.bench.devices[leaf]);
+            run.pool().scrub().unwrap();
+            run.pool().wait_for_scan().unwrap();
+            run.pool().forget_errors(None).unwrap();
+        }
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        goes_to_its_end(run.pool());
+        let state = run.pool().look().unwrap().scan_state().unwrap().unwrap();
+        assert_eq!((state.function(), state.state()), (Function::Scrub, State::Finished));
+        assert_eq!((state.errors, state.processed), (0, 0), "{shape:?} {n}: {state:?}");
+        run.pool().destroy_dataset("tank/large").unwrap();
+        let (bench, model) = run.finish();
+        let gone = if n % 2 == 0 { vec![leaf] } else { Vec::new() };
+        holds_without(bench, &model, &gone);
+    });
+}
+
+/// All between the labels of a device is zeros from now on, with the scratch area.
+fn lose_content(device: &MemoryDevice) {
+    let zeros = vec![0; 1 << 20];
+    let content = 512 << 10..DEVICE_BYTES - (512 << 10);
+    for at in content.clone().step_by(zeros.len()) {
+        device.put(at, &zeros[..zeros.len().min((content.end - at) as usize)]);
+    }
+}
+
 /// The power fails after any number of writes: the pool is whole, and gets as wide as it should.
 #[test]
 fn getting_wider_may_end_at_any_write() {
