@@ -20,6 +20,8 @@ pub(super) struct Reflow {
     pub(super) is_waited_for: bool,
     /// Nothing is copied for now: the pool is being closed.
     pub(super) is_paused: bool,
+    /// Bytes that count as copied by a step that is not durable.
+    pub(super) unsettled: u64,
     /// Why the last step was not done, and no other is tried before something happens.
     pub(super) stands: Option<String>,
     /// What the vdev is from the end of the txg on in which it was found to have ended.
@@ -78,6 +80,11 @@ impl Reflows {
     /// Nothing is copied any more.
     pub(super) fn pause(&self) {
         self.state.lock().is_paused = true;
+    }
+
+    /// The last step is durable.
+    pub(super) fn settle(&self) {
+        self.state.lock().unsettled = 0;
     }
 
     /// It runs, and something may be copied in the next txg.

@@ -377,6 +377,7 @@ impl Shared {
         // From here on the txg is durable. What fails now is said by the next one.
         if let Some((vdev, reflow)) = prepared.reflow {
             self.reader.vdevs().commit_reflow(vdev, reflow);
+            self.reflows.settle();
         }
         if prepared.config.is_some() {
             let mut config = self.config.lock();

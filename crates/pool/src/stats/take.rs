@@ -202,7 +202,7 @@ impl LivePool {
             Some((out.vdevs.iter_mut().find(|v| v.guid == guid)?, bytes))
         });
         if let Some((vdev, bytes)) = expanding {
-            (vdev.reflowed_bytes, vdev.to_reflow_bytes) = (bytes, vdev.allocated_bytes);
+            (vdev.reflowed_bytes, vdev.to_reflow_bytes) = (bytes, vdev.allocated_bytes.max(bytes));
         }
         out.dirty_bytes = self.dirty();
         out.dirty_max_bytes = self.limits().dirty_max;

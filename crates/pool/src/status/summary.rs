@@ -75,7 +75,7 @@ pub struct ExpansionNote {
     pub name: String,
     /// How far it is.
     pub state: Expansion,
-    /// Bytes that are allocated on the vdev.
+    /// Bytes that are allocated on the vdev, or as many as were copied, if some were freed since.
     pub allocated: u64,
     /// Seconds since it began.
     pub elapsed: u64,
@@ -105,7 +105,7 @@ impl Pool {
             vdev: found.vdev,
             name: view.map(|v| v.name.clone()).unwrap_or_default(),
             state: found.state,
-            allocated: view.map_or(0, |v| v.space[1]),
+            allocated: view.map_or(0, |v| v.space[1]).max(found.state.bytes_copied),
             elapsed: now.saturating_sub(found.state.start_time),
             waits: leaves.any(|l| !l.state().is_readable() || !l.missed().is_empty()),
         })

@@ -73,17 +73,23 @@ impl Shared {
 impl TaskCx<'_> {
     /// Notes what was copied; ends the expansion when nothing is left.
     pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
-        let (Some(done), Some(mut now)) = (done, self.shared.reflows.running()) else {
-            return Ok(());
+        let reflows = &self.shared.reflows;
+        let Some(mut now) = reflows.running() else { return Ok(()) };
+        let (copied, is_step) = match done {
+            Some(Reflowed::Copied(bytes)) => (bytes, true),
+            _ => (0, false),
         };
+        // A step that was given up is done again, and counts then.
+        let given_up = std::mem::replace(&mut reflows.state.lock().unsettled, copied);
+        if is_step || given_up > 0 {
+            let before = now.record.bytes_copied.saturating_sub(given_up);
+            now.record.bytes_copied = before.saturating_add(copied);
+            self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
+            reflows.state.lock().running = Some(now);
+        }
         match done {
-            Reflowed::Copied(bytes) => {
-                now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
-                self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
-                self.shared.reflows.state.lock().running = Some(now);
-                Ok(())
-            }
-            Reflowed::All => self.end_reflow(now),
+            Some(Reflowed::All) => self.end_reflow(now),
+            _ => Ok(()),
         }
     }
 
