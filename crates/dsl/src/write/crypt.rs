@@ -24,7 +24,6 @@ use super::meta::{DslCx, ZAPIFIED};
 use super::props::{PropertyChange, set_property};
 use crate::error::{Error, Refusal, Result};
 use crate::keyring::{KeyError, KeyFormat, KeyInfo, WrappingKey};
-use crate::names::is_within;
 use crate::props::StoredValue;
 use crate::sealed::SealedKey;
 use crate::tree::{Dataset, Dir, Dsl};
@@ -202,7 +201,7 @@ pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey
 }
 
 /// Makes a dataset that was received raw an encryption root, or one of its parent's root, as its
-/// sender has it. No key is needed: the sender guarantees that the keys are wrapped so.
+/// sender has it. One whose root is none itself gets that of its parent, too. No key is needed: the sender guarantees that the keys are wrapped so.
 ///
 /// Changes on disk: the root in its key object, and in those that name it; the property
 /// `keylocation`.
@@ -213,7 +212,8 @@ pub fn follow_root(cx: &DslCx<'_>, dsl: &Dsl, name: &str, is_root: bool) -> Resu
     let dir = dsl.dir_by_name(name)?;
     let no_parent = || Error::refused(name, Refusal::ParentNotEncrypted);
     let Some(info) = dsl.key_info(&dir)? else { return Ok(()) };
-    if is_root == (info.root_dir == dir.object) {
+    let is_now = info.root_dir == dir.object;
+    if is_root == is_now && (is_now || is_root_itself(dsl, info.root_dir)?) {
         return Ok(());
     }
     let root = match is_root {
@@ -223,10 +223,8 @@ pub fn follow_root(cx: &DslCx<'_>, dsl: &Dsl, name: &str, is_root: bool) -> Resu
             dsl.key_info(&*dsl.dir_by_name(above)?)?.ok_or_else(no_parent)?.root_dir
         }
     };
-    for (other, wrapped) in wrapped_by(dsl, info.root_dir)? {
-        if is_within(&other.name, name) || wrapped.object == info.object {
-            cx.put(wrapped.object, ROOT_DDOBJ, root)?;
-        }
+    for (_, wrapped) in wrapped_with(dsl, &dir, &info)? {
+        cx.put(wrapped.object, ROOT_DDOBJ, root)?;
     }
     let value = is_root.then(|| StoredValue::Text("prompt".to_owned()));
     set_property(cx, dsl, name, &PropertyChange { name: "keylocation".to_owned(), value })?;
@@ -308,17 +306,78 @@ impl DslCx<'_> {
     }
 }
 
-/// Key objects that `root` wraps, each once, with a directory that has it.
-fn wrapped_by(dsl: &Dsl, root: u64) -> Result<Vec<(Arc<Dir>, KeyInfo)>> {
-    let (mut out, mut seen) = (Vec::new(), HashSet::new());
+/// Whether the datasets of a directory are an encryption root. A directory that is gone is none.
+fn is_root_itself(dsl: &Dsl, root: u64) -> Result<bool> {
+    for (_, dir) in dsl.walk() {
+        let dir = dir?;
+        if dir.object == root {
+            return Ok(dsl.key_info(&dir)?.is_some_and(|info| info.root_dir == root));
+        }
+    }
+    Ok(false)
+}
+
+/// Directories whose keys `root` wraps, with their key objects. Clones have that of their origin.
+fn dirs_of_root(dsl: &Dsl, root: u64) -> Result<Vec<(Arc<Dir>, KeyInfo)>> {
+    let mut out = Vec::new();
     for (_, dir) in dsl.walk() {
         let dir = dir?;
         for dir in dsl.receiving_child(&dir)?.into_iter().chain([dir]) {
             let info = dsl.key_info(&dir)?.filter(|info| info.root_dir == root);
-            out.extend(info.filter(|info| seen.insert(info.object)).map(|info| (dir, info)));
+            out.extend(info.map(|info| (dir, info)));
         }
     }
     Ok(out)
+}
+
+/// Each key object once, with a directory that has it.
+fn each_once(all: Vec<(Arc<Dir>, KeyInfo)>) -> Vec<(Arc<Dir>, KeyInfo)> {
+    let mut seen = HashSet::new();
+    all.into_iter().filter(|(_, info)| seen.insert(info.object)).collect()
+}
+
+/// Key objects that `root` wraps, each once, with a directory that has it.
+fn wrapped_by(dsl: &Dsl, root: u64) -> Result<Vec<(Arc<Dir>, KeyInfo)>> {
+    Ok(each_once(dirs_of_root(dsl, root)?))
+}
+
+/// Whether a dataset, or one above it, is one of these.
+fn is_in_or_below(name: &str, names: &HashSet<String>) -> bool {
+    let mut at = Some(name);
+    while let Some(name) = at {
+        if names.contains(name) {
+            return true;
+        }
+        at = name.rsplit_once('/').map(|(parent, _)| parent);
+    }
+    false
+}
+
+/// Key objects that get another root when a directory does, whose key object `info` is. Of an
+/// encryption root that is all that it wraps, so that none is left with a root that is none. Of
+/// another it is what is below it with the same root; and as clones share the key object of their
+/// origin, wherever they are, what is below these as well.
+fn wrapped_with(dsl: &Dsl, dir: &Dir, info: &KeyInfo) -> Result<Vec<(Arc<Dir>, KeyInfo)>> {
+    let mut left = dirs_of_root(dsl, info.root_dir)?;
+    if info.root_dir == dir.object {
+        return Ok(each_once(left));
+    }
+    let (mut names, mut objects) =
+        (HashSet::from([dir.name.clone()]), HashSet::from([info.object]));
+    let mut out = Vec::new();
+    loop {
+        let is_with = |(other, wrapped): &(Arc<Dir>, KeyInfo)| {
+            objects.contains(&wrapped.object) || is_in_or_below(&other.name, &names)
+        };
+        let (with, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_with);
+        if with.is_empty() {
+            return Ok(each_once(out));
+        }
+        names.extend(with.iter().map(|(other, _)| other.name.clone()));
+        objects.extend(with.iter().map(|(_, wrapped)| wrapped.object));
+        out.extend(with);
+        left = others;
+    }
 }
 
 /// Whether a dataset can be moved below `parent`: one that is encrypted and no encryption root
@@ -399,7 +458,8 @@ fn new_root(dsl: &Dsl, dir: &Dir, change: &KeyChange) -> Result<(u64, RootKey)> 
     Ok((info.root_dir, inherited(dsl, &info, Some(&parent))?))
 }
 
-/// Rewraps the keys of a dataset, and of those below it that have the same encryption root.
+/// Rewraps the keys of a dataset, of those below it that have the same encryption root, and of
+/// clones of all of these with what is below them.
 ///
 /// Changes on disk: their key objects; the property `keylocation`.
 ///
@@ -408,14 +468,11 @@ fn new_root(dsl: &Dsl, dir: &Dir, change: &KeyChange) -> Result<(u64, RootKey)> 
 pub fn change_key(cx: &DslCx<'_>, dsl: &Dsl, name: &str, change: &KeyChange) -> Result<()> {
     let (head, info) = check_change_key(dsl, name, change)?;
     let (root, key) = new_root(dsl, &head.dir, change)?;
-    let is_root = info.root_dir == head.dir.object;
     let mut all = Vec::new();
-    for (dir, wrapped) in wrapped_by(dsl, info.root_dir)? {
-        if is_root || is_within(&dir.name, name) || wrapped.object == info.object {
-            let locked = || Error::Key { dataset: dir.name.clone(), error: KeyError::Locked };
-            let master = dsl.keyring().get(wrapped.object).ok_or_else(locked)?;
-            all.push((wrapped.object, master));
-        }
+    for (dir, wrapped) in wrapped_with(dsl, &head.dir, &info)? {
+        let locked = || Error::Key { dataset: dir.name.clone(), error: KeyError::Locked };
+        let master = dsl.keyring().get(wrapped.object).ok_or_else(locked)?;
+        all.push((wrapped.object, master));
     }
     for (object, master) in &all {
         cx.put_wrapped(*object, master, root, &key)?;

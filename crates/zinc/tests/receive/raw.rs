@@ -327,3 +327,75 @@ fn quotas_of_users_are_kept_in_what_came_raw() {
     place.ok_here(&format!("check {theirs} other"));
     place.zdb_is_content("other");
 }
+
+/// Clones have the key of their origin, and what is made below a clone inherits it: it has the
+/// root of a dataset that is not above it.
+#[test]
+fn no_dataset_is_left_with_an_encryption_root_that_is_none() {
+    let place = Place::new(&["one", "two"]);
+    std::fs::write(place.path().join("key"), KEY).unwrap();
+    place.ok("zpool create tank one");
+    place.ok("zpool create other two");
+    let mut servers = [place.serve("tank"), place.serve("other")];
+    place.ok_here(&format!("zfs create {} tank/top", of_key(&place)));
+    for step in [
+        "create n3",
+        "create n3/c29",
+        "snapshot n3@s",
+        "clone n3@s k44",
+        "promote k44",
+        "create a",
+        "snapshot a@s",
+        "create m",
+        "clone a@s m/cl",
+        "create m/cl/x",
+        "snapshot m/cl/x@s",
+        "clone m/cl/x@s cx",
+        "create cx/q",
+        "snapshot -r @first",
+    ] {
+        let words: Vec<&str> = step.split(' ').collect();
+        let full = |word: &str| match word.strip_prefix('@') {
+            Some(_) => format!("tank/top{word}"),
+            None => format!("tank/top/{word}"),
+        };
+        let is_option = |word: &str| word.starts_with('-');
+        let line = words[1..].iter().map(|w| if is_option(w) { (*w).to_owned() } else { full(w) });
+        place.ok_here(&format!("zfs {} {}", words[0], line.collect::<Vec<_>>().join(" ")));
+    }
+    let roots = |of: &str| -> Vec<(String, String)> {
+        let text = place.ok_here(&format!("zfs get -H -r -t filesystem encryptionroot {of}"));
+        let fields = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        fields.map(|f| (f[0].to_owned(), f[2].to_owned())).collect()
+    };
+    taken(&place, "zfs receive -u other/top", &sent(&place, "-w -R tank/top@first"));
+    let got = roots("other/top");
+    assert_eq!(got.len(), 10, "{got:?}");
+    assert!(got.iter().all(|(_, root)| root == "other/top"), "{got:?}");
+    // A new root has its clones, and what is below these, here and where it is sent to.
+    place.ok_here(&format!(
+        "zfs change-key {} tank/top/k44",
+        &of_key(&place)["-o encryption=on ".len()..]
+    ));
+    place.ok_here("zfs snapshot -r tank/top@second");
+    taken(&place, "zfs receive -u other/top", &sent(&place, "-w -R -I @first tank/top@second"));
+    for pool in ["tank", "other"] {
+        for (name, root) in roots(&format!("{pool}/top")) {
+            let of_clones = ["k44", "n3", "n3/c29"].map(|name| format!("{pool}/top/{name}"));
+            let want =
+                if of_clones.contains(&name) { &of_clones[0] } else { &format!("{pool}/top") };
+            assert_eq!(&root, want, "{name}");
+        }
+    }
+    let key = place.path().join("key").display().to_string();
+    for root in ["top", "top/k44"] {
+        place.ok_here(&format!("zfs load-key -L file://{key} other/{root}"));
+    }
+    let status = place.ok_here("zfs get -H -o value -r -t filesystem keystatus other/top");
+    assert!(status.lines().all(|line| line == "available"), "{status}");
+    for (pool, server) in ["tank", "other"].into_iter().zip(&mut servers) {
+        place.ok_here(&format!("zpool export {pool}"));
+        server.wait().unwrap();
+    }
+    place.zdb_is_content("other");
+}
