@@ -287,9 +287,10 @@ impl fuser::Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let (name, to_name) = (name.to_owned(), to_name.to_owned());
+        let caller = Caller::of(request);
         self.change(request, reply, move |front| {
             let (from, to) = ((parent, name.as_bytes()), (to_parent, to_name.as_bytes()));
-            front.move_name(from, to, flags)
+            front.move_name(caller, from, to, flags)
         });
     }
 

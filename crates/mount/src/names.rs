@@ -209,6 +209,7 @@ impl Front {
 
     pub(crate) fn move_name(
         &self,
+        caller: Caller,
         from: (INodeNo, &[u8]),
         to: (INodeNo, &[u8]),
         flags: RenameFlags,
@@ -217,6 +218,9 @@ impl Front {
             f if f.is_empty() => RenameMode::Replace,
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            RenameFlags::RENAME_WHITEOUT => {
+                RenameMode::Whiteout { uid: caller.uid.into(), gid: caller.gid.into() }
+            }
             _ => return Err(Errno::EINVAL),
         };
         let (from, to) = ((self.object(from.0)?, from.1), (self.object(to.0)?, to.1));

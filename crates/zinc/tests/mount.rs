@@ -413,6 +413,28 @@ fn a_quota_and_a_snapshot_are_obeyed() {
 
 #[testkit::needs("fuse")]
 #[test]
+fn names_change_places_and_leave_whiteouts() {
+    let place = Place::new();
+    place.mount("tank");
+    // renameat2 from and to the working directory.
+    let rename = |flag: u32, from: &str, to: &str| {
+        let call = format!("syscall(316, -100, $ARGV[0], -100, $ARGV[1], {flag}) == 0 or exit 1");
+        place.sh(&format!("perl -e '{call}' {from} {to}"));
+    };
+    place.sh("echo a >a; echo b >b");
+    rename(2, "a", "b");
+    assert_eq!(place.sh("cat a b"), "b\na\n");
+    rename(4, "a", "c");
+    assert_eq!(
+        place.sh("cat c; stat -c '%F %t:%T %a' a; rm a; ls"),
+        "b\ncharacter special file 0:0 0\nb\nc\n"
+    );
+    place.unmount();
+    place.zinc(&["check", "tank"]).ok();
+}
+
+#[testkit::needs("fuse")]
+#[test]
 fn a_pool_is_not_stored_in_itself() {
     let place = Place::new();
     place.zinc(&["zfs", "create", "tank/images"]).ok();

@@ -160,12 +160,22 @@ impl Run {
                     (RenameMode::Replace, Rename::Replace),
                     (RenameMode::NoReplace, Rename::NoReplace),
                     (RenameMode::Exchange, Rename::Exchange),
+                    (RenameMode::Whiteout { uid: 1, gid: 2 }, Rename::Replace),
                 ];
                 let (how, same) = *self.rng.pick(&modes);
                 let (from, to) = ((dir, name.as_slice()), (to.0, to.1.as_slice()));
                 let got = self.fs.rename(from, to, how, now);
                 let want = self.model.rename(from, to, same, now);
                 assert_eq!(outcome(&got), want, "{from:?} {to:?} {how:?}");
+                if let RenameMode::Whiteout { uid, gid } = how
+                    && want.is_ok()
+                    && self.model.find(dir, &name).is_none()
+                {
+                    let entry = self.fs.node(dir).unwrap().lookup(&name).unwrap().unwrap();
+                    let kind = Kind::Other(NewKind::Char(0, 0));
+                    let inode = Inode { uid, gid, ..Inode::new(kind, 0, now, dir) };
+                    self.model.create(dir, &name, entry.object, inode);
+                }
             }
         }
     }
@@ -262,7 +272,11 @@ fn compare(model: &Tree, fs: &Filesystem) -> usize {
                 assert_eq!(node.kind(), FileKind::Symlink, "object {n}");
             }
             Kind::Other(other) => {
-                let kind = if *other == NewKind::Fifo { FileKind::Fifo } else { FileKind::Block };
+                let kind = match other {
+                    NewKind::Fifo => FileKind::Fifo,
+                    NewKind::Char(..) => FileKind::Char,
+                    _ => FileKind::Block,
+                };
                 assert_eq!((node.kind(), node.size), (kind, 0), "object {n}");
             }
         }

@@ -201,7 +201,8 @@ pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey
 }
 
 /// Makes a dataset that was received raw an encryption root, or one of its parent's root, as its
-/// sender has it. One whose root is none itself gets that of its parent, too. No key is needed: the sender guarantees that the keys are wrapped so.
+/// sender has it. One whose root is none itself gets that of its parent, too. No key is needed: the
+/// sender guarantees that the keys are wrapped so.
 ///
 /// Changes on disk: the root in its key object, and in those that name it; the property
 /// `keylocation`.

@@ -323,15 +323,28 @@ impl Run {
         let how = match self.rng.below(6) {
             0 => RenameMode::Exchange,
             1 => RenameMode::NoReplace,
+            2 => RenameMode::Whiteout { uid: 3, gid: 4 },
             _ => RenameMode::Replace,
         };
         self.note(format!("{name}: rename {from}/{} {to}/{} {how:?}", show(&old), show(&new)));
+        let mut left = None;
         self.both(
             name,
-            Hold::write(128 << 10),
-            |fs, tx| fs.rename_tx(tx, (from, &old), (to, &new), how, now),
+            Hold::write(256 << 10),
+            |fs, tx| {
+                fs.rename_tx(tx, (from, &old), (to, &new), how, now)?;
+                left = fs.node(from)?.lookup(&old)?.map(|entry| entry.object);
+                Ok(())
+            },
             |tree| tree.rename((from, &old), (to, &new), rename(how), now),
-        )
+        )?;
+        let tree = self.model.sets.get_mut(name).unwrap().tree_mut();
+        let is_left = (left, tree.find(from, &old));
+        if let (RenameMode::Whiteout { uid, gid }, (Some(left), None)) = (how, is_left) {
+            let device = Inode::new(kind_of(&NewKind::Char(0, 0)), 0, now, from);
+            tree.create(from, &old, left, Inode { uid, gid, ..device });
+        }
+        Ok(())
     }
 
     fn link(&mut self, name: &str, now: Time) -> Result<(), String> {
@@ -431,7 +444,7 @@ impl Run {
 /// What the model calls it.
 fn rename(how: RenameMode) -> Rename {
     match how {
-        RenameMode::Replace => Rename::Replace,
+        RenameMode::Replace | RenameMode::Whiteout { .. } => Rename::Replace,
         RenameMode::NoReplace => Rename::NoReplace,
         RenameMode::Exchange => Rename::Exchange,
     }

@@ -11,7 +11,7 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{Identity, NameInDir, NewFile, Op, Renaming};
+use crate::op::{Identity, NameInDir, NewFile, NewKind, Op, Renaming};
 use dmu::{Tx, zap};
 use ondisk::DmuType;
 use ondisk::sa::zpl;
@@ -32,6 +32,14 @@ pub enum RenameMode {
     NoReplace,
     /// It gets the old name; there must be one.
     Exchange,
+    /// It loses it, and a new character device 0:0 of these owners gets the old name: a mark of
+    /// union file systems that a name is gone.
+    Whiteout {
+        /// Owner.
+        uid: u64,
+        /// Group, as of any new file.
+        gid: u64,
+    },
 }
 
 /// The changes of a move in the tables of names.
@@ -52,11 +60,15 @@ struct Move<'a> {
     target: Option<DirEntry>,
 }
 
-fn rename_op<'a>(from: (u64, &'a [u8]), to: (u64, &'a [u8]), how: RenameMode) -> Op<'a> {
+fn rename_op<'a>(from: (u64, &'a [u8]), to: (u64, &'a [u8]), how: RenameMode, now: Time) -> Op<'a> {
     let how = match how {
         RenameMode::Replace => Renaming::Replace,
         RenameMode::NoReplace => Renaming::NoReplace,
         RenameMode::Exchange => Renaming::Exchange,
+        RenameMode::Whiteout { uid, gid } => {
+            let device = NewFile::new(NewKind::Char(0, 0), 0, now);
+            Renaming::Whiteout(NewFile { uid, gid, ..device }, None)
+        }
     };
     Op::Rename {
         from: NameInDir::new(from.0, from.1),
@@ -78,7 +90,7 @@ impl Filesystem {
         how: RenameMode,
         now: Time,
     ) -> Result<()> {
-        self.run(&rename_op(from, to, how), now).map(drop)
+        self.run(&rename_op(from, to, how, now), now).map(drop)
     }
 
     /// [`Self::rename`] within a transaction.
@@ -90,7 +102,7 @@ impl Filesystem {
         how: RenameMode,
         now: Time,
     ) -> Result<()> {
-        self.apply(tx, &rename_op(from, to, how), now).map(drop)
+        self.apply(tx, &rename_op(from, to, how, now), now).map(drop)
     }
 
     pub(super) fn rename_now(
@@ -121,13 +133,13 @@ impl Filesystem {
                 None => None,
             };
             let this = Move { from, to, now, source, target };
-            match how {
-                Renaming::Exchange => self.exchange(tx, &this)?,
+            let done = match how {
+                Renaming::Exchange => self.exchange(tx, &this).map(|()| how.clone())?,
                 _ => self.move_name(tx, this, how)?,
-            }
+            };
             let mut after = vec![moved];
             after.extend(other.filter(|_| swaps));
-            let op = Op::Rename { from: *from, to: *to, how: Box::new(how.clone()) };
+            let op = Op::Rename { from: *from, to: *to, how: Box::new(done) };
             self.note(tx, &op, &after, gone.as_slice());
             return Ok(());
         }
@@ -184,7 +196,8 @@ impl Filesystem {
         Ok(())
     }
 
-    fn move_name(&self, tx: &Tx, m: Move<'_>, how: &Renaming) -> Result<()> {
+    /// Returns how it was done: with the identity of a file that was made.
+    fn move_name(&self, tx: &Tx, m: Move<'_>, how: &Renaming) -> Result<Renaming> {
         let Move { from, to, now, source, target } = m;
         let same_dir = from.dir == to.dir;
         let from_dir = self.load_dir(from.dir)?;
@@ -197,7 +210,7 @@ impl Filesystem {
             return Err(Error::Exists(to.shown()));
         }
         if over.as_ref().is_some_and(|t| t.object == source.object) {
-            return Ok(());
+            return Ok(Renaming::Replace);
         }
         self.check_move(&file, &from_dir, &to_dir)?;
         let is_dir = file.is_dir();
@@ -230,16 +243,16 @@ impl Filesystem {
             Renaming::Whiteout(new, identity) => {
                 self.leave_whiteout(tx, from.dir, &source.name, (new, *identity), now, &mut undo)
             }
-            _ => Ok(()),
+            _ => Ok(how.clone()),
         });
         // The last, because it cannot be taken back: a file that is in use is freed by its users.
-        undo.end(moved.and_then(|()| match victim {
-            Some(victim) => self.drop_name(tx, victim, now),
-            None => Ok(()),
+        undo.end(moved.and_then(|done| match victim {
+            Some(victim) => self.drop_name(tx, victim, now).map(|()| done),
+            None => Ok(done),
         }))
     }
 
-    /// Makes the file that takes the place of a name that was moved away.
+    /// Makes the file that takes the place of a name that was moved away, and says which it is.
     fn leave_whiteout(
         &self,
         tx: &Tx,
@@ -248,13 +261,21 @@ impl Filesystem {
         (new, identity): (&NewFile, Option<Identity>),
         now: Time,
         undo: &mut Undo<'_>,
-    ) -> Result<()> {
+    ) -> Result<Renaming> {
         let mut parent = self.load_dir(dir)?;
         let file = self.make_with(tx, new, identity, &Parent::Dir(&parent), |_| Ok(()))?;
         undo.record_created(file);
         self.enter(tx, &self.dir_object(dir)?, name, file, mode::CHAR)?;
         self.count_entries(&mut parent, Count::added(false), now);
-        parent.save(self, tx)
+        parent.save(self, tx)?;
+        let made = Attrs::load(self, file)?;
+        let identity = Identity {
+            object: file,
+            slots: made.object().dnode().extra_slots + 1,
+            generation: made.get(zpl::GEN),
+        };
+        let new = NewFile { gid: made.get(zpl::GID), ..new.clone() };
+        Ok(Renaming::Whiteout(new, Some(identity)))
     }
 
     /// The changes of a move that nothing speaks against, but what becomes of a file that loses its
