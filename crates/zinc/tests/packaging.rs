@@ -186,3 +186,12 @@ fn the_folders_are_made_by_systemd() {
         assert!(root.path().join(folder).is_dir(), "{folder}");
     }
 }
+
+#[test]
+fn a_program_with_libraries_is_not_taken_for_a_static_one() {
+    let mut of_image = Command::new(packaging().join("static"));
+    let output = of_image.env("ZINC", env!("CARGO_BIN_EXE_zinc")).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("needs shared libraries"), "{message}");
+}
