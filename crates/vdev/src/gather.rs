@@ -17,7 +17,7 @@ use crate::queue::{IoClass, LeafQueue, Pace};
 use device::{AlignedBuf, Done, Error, ErrorKind, Read};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,6 +215,39 @@ impl Pending {
         }
         let taken = if owned { self.take_owned(index) } else { self.take(index) };
         taken.map_err(|_| ReadFailure::Failed)
+    }
+
+    /// Waits for extents as long as they usually take, and no longer for those of devices that
+    /// readers avoid than for the others. Those that are not there; they can still be taken.
+    pub(crate) fn not_in_time(&self, extents: &[usize]) -> BTreeSet<usize> {
+        let rests = |index: &&usize| self.queue_of(**index).is_some_and(|q| q.pace.rests());
+        let (resting, others): (Vec<_>, Vec<_>) = extents.iter().partition(rests);
+        let is_missing = |index: &usize| !self.is_there(*index, true);
+        let mut out: BTreeSet<usize> = others.into_iter().copied().filter(is_missing).collect();
+        out.extend(resting.into_iter().filter(|index| !self.is_there(**index, false)));
+        out
+    }
+
+    fn queue_of(&self, index: usize) -> Option<&LeafQueue> {
+        self.queues.get(&self.extents.get(index)?.node).map(Arc::as_ref)
+    }
+
+    /// Extent `index` can be taken without waiting, after a wait of the usual length if `waits`; or
+    /// what is usual is not known, and it has to be waited for.
+    fn is_there(&self, index: usize, waits: bool) -> bool {
+        let Some(queue) = self.queue_of(index) else { return true };
+        let Some(patience) = queue.pace.patience().filter(|_| self.is_timed) else { return true };
+        let until = self.began + if waits { patience } else { Duration::ZERO };
+        let mut slots = self.shared.lock();
+        while matches!(slots.get(index), Some(Slot::Waiting)) && self.rt.now() < until {
+            self.shared.arrived.wait_until(&mut slots, until);
+        }
+        if let Some(slot @ Slot::Waiting) = slots.get_mut(index) {
+            // It was read with the others: nothing is read elsewhere for it.
+            queue.pace.overstays(self.began);
+            *slot = Slot::Overdue;
+        }
+        !matches!(slots.get(index), Some(Slot::Overdue))
     }
 
     /// The device that extent `index` is on.

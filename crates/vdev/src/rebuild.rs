@@ -12,6 +12,9 @@
 //! versions of all pieces are combined. When the block is known, each device's bytes are compared
 //! with what they should be; that, not the search, tells which devices are wrong.
 //!
+//! A reader does not wait for a device that takes unusually long (`queue/pace.rs`) when the block
+//! is to be had without it: what the others delivered is tried first.
+//!
 //! On a RAID-Z that was expanded a child's column is spread over the new width, and what a disk
 //! silently got wrong before the expansion was carefully copied to other disks. Former children
 //! are therefore suspects too: sector `n` of the vdev was on child `n % width` of every width.
@@ -40,7 +43,7 @@ const CHOICES_MAX: u64 = 64;
 struct ColumnCopy {
     source: Source,
     len: u64,
-    /// `None` when the device is not open.
+    /// `None` when the device is not open, or takes too long.
     bytes: Option<Result<AlignedBuf, device::Error>>,
 }
 
@@ -119,8 +122,7 @@ impl VdevTree {
             out.push(match plan {
                 Err(kind) => self.failed(req, kind, Vec::new()),
                 Ok(block) => {
-                    let take = |i| pending.take(i);
-                    let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
+                    let data = all_of(block, &|i| pending.take(i));
                     self.judge(req, &data, Judging { all: true, counts: true }).cut(req)
                 }
             });
@@ -136,7 +138,7 @@ impl VdevTree {
         counts: bool,
         take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
     ) -> (BlockResult, Vec<Correction>) {
-        let data: Vec<_> = block.into_iter().map(|a| a.data(take)).collect();
+        let data = all_of(block, take);
         let result = self.judge(req, &data, Judging { all: false, counts });
         let mut out = Vec::new();
         if let Ok(block) = &result.data {
@@ -163,12 +165,25 @@ impl VdevTree {
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
-        let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
-        let block = self.ask(req, pieces, ReadScope::Everything, &mut gather);
-        let pending = gather.start();
-        let take = |i| pending.take(i);
-        let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
-        self.judge(req, &data, Judging { all: false, counts: true }).cut(req)
+        let judging = Judging { all: false, counts: true };
+        let begin = |pieces| {
+            let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
+            let block = self.ask(req, pieces, ReadScope::Everything, &mut gather);
+            (block, gather.start())
+        };
+        let (mut block, mut pending) = begin(pieces);
+        let extents: Vec<usize> = block.iter().flat_map(RequestedPiece::extents).collect();
+        let late = pending.not_in_time(&extents);
+        if !late.is_empty() {
+            let take = |i: usize| (!late.contains(&i)).then(|| pending.take(i));
+            let data: Vec<_> = block.into_iter().map(|a| a.data(&take)).collect();
+            if let Some(block) = Search::new(req, &data).run() {
+                return self.found(req, &data, block, judging).cut(req);
+            }
+            // It takes the late ones as well.
+            (block, pending) = begin(data.into_iter().map(|h| h.piece).collect());
+        }
+        self.judge(req, &all_of(block, &|i| pending.take(i)), judging).cut(req)
     }
 
     pub(crate) fn ask<'t>(
@@ -216,18 +231,13 @@ impl VdevTree {
         judging: Judging,
     ) -> BlockResult {
         let mut search = Search::new(req, pieces);
-        let mut found = search.run();
-        found.iter_mut().for_each(|block| settle_rest(req, pieces, block));
+        if let Some(block) = search.run() {
+            return self.found(req, pieces, block, judging);
+        }
         let (tried, complete) = (search.tried, search.complete);
-        let good = found.is_some();
         let mut faults = Vec::new();
-        let accusing = Judging { all: judging.all || !good, ..judging };
-        for h in pieces {
-            self.accuse(req, h, found.as_deref(), accusing, &mut faults);
-        }
-        if let Some(data) = found {
-            return BlockResult { data: Ok(data), faults };
-        }
+        let accusing = Judging { all: true, ..judging };
+        pieces.iter().for_each(|h| self.accuse(req, h, None, accusing, &mut faults));
         // A block of which too few devices could be read is not wrong.
         let counts = judging.counts && !req.speculative && complete == Some(true);
         for h in pieces.iter().filter(|_| counts) {
@@ -239,6 +249,20 @@ impl VdevTree {
             None => ErrorKind::OutOfMemory,
         };
         self.failed(req, kind, faults)
+    }
+
+    /// The block that was found in what was read, and the devices that delivered something else.
+    fn found(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: &[PieceData<'_>],
+        mut block: AlignedBuf,
+        judging: Judging,
+    ) -> BlockResult {
+        settle_rest(req, pieces, &mut block);
+        let mut faults = Vec::new();
+        pieces.iter().for_each(|h| self.accuse(req, h, Some(&block), judging, &mut faults));
+        BlockResult { data: Ok(block), faults }
     }
 
     /// The corrections of the devices for one piece of a block, as far as they are known.
@@ -406,11 +430,24 @@ pub(crate) struct RequestedPiece<'t> {
 }
 
 impl<'t> RequestedPiece<'t> {
-    fn data(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> PieceData<'t> {
+    /// The numbers of its extents.
+    fn extents(&self) -> impl Iterator<Item = usize> + '_ {
+        self.stripes.iter().flatten().flatten().filter_map(|(_, _, extent)| *extent)
+    }
+
+    /// What was read, as far as `take` gives it.
+    fn data(
+        self,
+        take: &dyn Fn(usize) -> Option<Result<AlignedBuf, device::Error>>,
+    ) -> PieceData<'t> {
         let cell = |requested: Vec<RequestedCopy>| {
             let copies: Vec<ColumnCopy> = requested
                 .into_iter()
-                .map(|(source, len, extent)| ColumnCopy { source, len, bytes: extent.map(take) })
+                .map(|(source, len, extent)| ColumnCopy {
+                    source,
+                    len,
+                    bytes: extent.and_then(take),
+                })
                 .collect();
             let mut distinct: Vec<usize> = Vec::new();
             for (i, copy) in copies.iter().enumerate() {
@@ -432,6 +469,15 @@ impl<'t> RequestedPiece<'t> {
         let choices = most.saturating_pow(children).clamp(1, CHOICES_MAX);
         PieceData { piece: self.piece, cells, suspects, choices }
     }
+}
+
+/// All that was read of a block.
+fn all_of<'t>(
+    block: RequestedBlock<'t>,
+    take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
+) -> Vec<PieceData<'t>> {
+    let take = |extent| Some(take(extent));
+    block.into_iter().map(|piece| piece.data(&take)).collect()
 }
 
 /// Children with devices that delivered different bytes.

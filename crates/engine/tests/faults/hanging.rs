@@ -365,6 +365,34 @@ fn readers_do_not_wait_for_a_leaf_that_is_slow() {
     }
 }
 
+/// One leaf never answers, and another gives wrong bytes: what the others have is enough, so
+/// readers do not wait for the first one, and only the second is blamed.
+#[test]
+fn readers_of_bad_copies_do_not_wait_for_a_leaf_that_hangs() {
+    for (seed, shape) in (380..).zip([Shape::Mirror3, Shape::Raidz2, Shape::Raidz3]) {
+        Rt::simulate(seed, |rt| {
+            let (pool, bench, leaves, file) = with_a_file(rt, seed, shape);
+            read_some(rt, &pool, (file, 600), 1);
+            let [hung, wrong] = [0, 1].map(|n| Arc::clone(&leaves.lock()[n]));
+            hung.get_into(LeafFault::Hangs, 1);
+            wrong.get_into(LeafFault::FlipsReads, 1);
+            let now = read_some(rt, &pool, (file, 200), 2);
+            let worst = now.iter().max().unwrap();
+            assert!(*worst < Duration::from_secs(1), "{shape:?}: {worst:?}");
+            let counted = errors(&pool);
+            assert!(counted[1] > 0, "{shape:?}: {counted:?}");
+            assert_eq!(counted.iter().sum::<u64>(), counted[1], "{shape:?}: {counted:?}");
+            [hung, wrong].iter().for_each(|leaf| {
+                leaf.mend();
+            });
+            rt.sleep(Duration::from_secs(1));
+            pool.sync().unwrap();
+            pool.export().unwrap();
+            drop(bench);
+        });
+    }
+}
+
 /// Another leaf was slow for a moment and owes a read still when one becomes slow for good: what
 /// both have is read from the one that answers.
 #[test]

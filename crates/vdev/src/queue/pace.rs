@@ -232,8 +232,8 @@ impl Pace {
         *self.state.lock().out.entry(began).or_default() += 1;
     }
 
-    /// A read that began then was answered after so long; [`Self::is_late`] was called `noted`
-    /// times for it.
+    /// A read that began then was answered after so long; that it is late was noted `noted` times
+    /// ([`Self::is_late`], [`Self::overstays`]).
     pub(crate) fn answered(&self, began: Duration, took: Duration, noted: u32) {
         self.came_back(began, noted);
         if !self.limits.is_held() {
@@ -257,8 +257,8 @@ impl Pace {
         }
     }
 
-    /// A read that began then, and for which [`Self::is_late`] was called `noted` times, is over,
-    /// also without an answer.
+    /// A read that began then, and of which was noted `noted` times that it is late, is over, also
+    /// without an answer.
     pub(crate) fn came_back(&self, began: Duration, noted: u32) {
         if noted > 0 {
             self.owes.fetch_sub(noted, Relaxed);
@@ -325,14 +325,22 @@ impl Pace {
         self.usual_ns.store((*usual).max(1), Relaxed);
     }
 
-    /// A read that began then is late; whether it may be read elsewhere. [`Self::answered`] or
-    /// [`Self::came_back`] follows.
-    pub(crate) fn is_late(&self, began: Duration) -> bool {
-        let mut state = self.state.lock();
+    /// A read that began then is late. [`Self::answered`] or [`Self::came_back`] follows.
+    pub(crate) fn overstays(&self, began: Duration) {
+        self.owe(&mut self.state.lock(), began);
+    }
+
+    fn owe(&self, state: &mut State, began: Duration) {
         if self.owes.fetch_add(1, Relaxed) == 0 {
             state.owes_since = began;
         }
-        self.note_late(&mut state, began);
+        self.note_late(state, began);
+    }
+
+    /// The same; whether it may be read elsewhere.
+    pub(crate) fn is_late(&self, began: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.owe(&mut state, began);
         let may = state.saved >= 100;
         if may {
             state.saved -= 100;
