@@ -185,6 +185,59 @@ fn a_paused_scrub_is_canceled() {
     });
 }
 
+/// When the call returns that ends a scrub, also one that has only just been asked for, it has
+/// ended, and another can begin.
+#[test]
+fn a_scrub_that_is_canceled_has_ended() {
+    scenario(1850, |steps| {
+        let mut run = run(steps, Shape::Mirror, 60);
+        run.pool().sync().unwrap();
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        for n in 0..8 {
+            run.pool().scrub().unwrap();
+            if n % 2 == 0 {
+                wait_until_it_is_on_disk(run.pool());
+            }
+            run.pool().stop_scrub().unwrap();
+            assert!(run.pool().scan().is_none(), "{n}");
+            let state = run.pool().look().unwrap().scan_state().unwrap();
+            assert!(state.is_none_or(|s| s.state() == State::Canceled), "{n}: {state:?}");
+            (0..2).for_each(|_| run.step());
+        }
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
+}
+
+/// A scrub that waits for a resilver is paused, and the resilver goes on.
+#[test]
+fn a_scrub_that_is_paused_leaves_the_resilver_before_it_alone() {
+    scenario(1860, |steps| {
+        let mut run = run(steps, Shape::Mirror, 60);
+        // It is used all the same, and nothing brings it what it lacks.
+        run.bench.faults[1].add(Fault::fail_writes(0..u64::MAX, EIO).times(1));
+        (0..4).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert!(!is_whole(run.pool()));
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        run.pool().scrub().unwrap();
+        while run.pool().scan().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        run.pool().pause_scrub().unwrap();
+        assert_eq!(run.pool().scan().unwrap().function(), Function::Resilver);
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()));
+        let state = run.pool().look().unwrap().scan_state().unwrap().unwrap();
+        assert_eq!((state.function(), state.state()), (Function::Scrub, State::Active));
+        run.pool().stop_scrub().unwrap();
+        run.pool().forget_errors(None).unwrap();
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
+}
+
 /// Times that a scan was begun, and not gone on with.
 pub(super) fn setups(pool: &Pool) -> usize {
     let names = pool.history().unwrap().into_iter().map(|r| r.unwrap().internal_name());

@@ -55,6 +55,8 @@ pub(super) struct ScanRequests {
     /// The thread that does it.
     pub(super) task: Option<Task<()>>,
     pub(super) activity: Activity,
+    /// How many scans have ended.
+    pub(super) ended: u64,
     /// How far the one is that runs.
     pub(super) now: Option<ScanState>,
     /// Why the last one failed.

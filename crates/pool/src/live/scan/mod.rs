@@ -64,6 +64,7 @@ use crate::refusal::{NotRunning, Ongoing};
 use dmu::Zap;
 use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
+use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -141,8 +142,6 @@ impl Shared {
             }
             let function = {
                 let mut state = self.scans.state.lock();
-                // One that is to be paused before it began begins, and is paused.
-                self.scans.interrupted.store(state.closing || state.pause, Ordering::Release);
                 *self.scans.targets.lock() = None;
                 let behind = std::mem::take(&mut state.behind);
                 let resilver = std::mem::take(&mut state.resilver) || behind;
@@ -155,6 +154,9 @@ impl Shared {
                         return;
                     }
                 };
+                // A scrub that is to be paused before it began begins, and is paused.
+                let is_paused = state.pause && function == Function::Scrub;
+                self.scans.interrupted.store(state.closing || is_paused, Ordering::Release);
                 state.activity = Activity::Scans(function);
                 function
             };
@@ -168,10 +170,12 @@ impl Shared {
             let is_left = !begun.is_disjoint(&self.replacements());
             let is_done = matches!(done, Ok(End::Done));
             let mut state = self.scans.state.lock();
-            state.now = None;
+            (state.now, state.ended) = (None, state.ended + 1);
+            self.scans.changed.notify_all();
+            let is_scrub = function == Function::Scrub;
             match done {
-                Ok(End::Done) if function == Function::Scrub => state.scrub = false,
-                Ok(End::Interrupted) if state.pause => state.scrub = false,
+                Ok(End::Done) if is_scrub => state.scrub = false,
+                Ok(End::Interrupted) if is_scrub && state.pause => state.scrub = false,
                 Ok(_) => {}
                 Err(e) => {
                     state.failure = Some(e.to_string());
@@ -636,25 +640,52 @@ impl LivePool {
     }
 
     /// Keeps a scrub as it is, until [`Self::scrub`] goes on with it, in another process as well.
+    /// Returns when it is kept; one that waits for a resilver is kept when it begins.
     ///
     /// # Errors
     /// When none runs, or it is paused. When the pool is suspended.
     pub fn pause_scrub(&self) -> Result<()> {
         self.shared.check_not_suspended()?;
-        {
-            let mut state = self.shared.scans.state.lock();
-            let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
-            if !is_scrub && !state.scrub {
-                drop(state);
-                return match self.shared.left_over()? {
-                    kept::PendingScan::Paused => Err(refused(Ongoing::PausedScrub)),
-                    _ => Err(refused(NotRunning::Scrub)),
-                };
-            }
-            state.pause = true;
-            self.shared.scans.interrupted.store(true, Ordering::Release);
+        let mut state = self.shared.scans.state.lock();
+        let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
+        if !is_scrub && !state.scrub {
+            drop(state);
+            return match self.shared.left_over()? {
+                kept::PendingScan::Paused => Err(refused(Ongoing::PausedScrub)),
+                _ => Err(refused(NotRunning::Scrub)),
+            };
         }
-        self.wait_for_scan()
+        state.pause = true;
+        self.interrupt_scrub(&mut state)
+    }
+
+    /// Has the scrub that runs come to its end, or be kept, and waits for that; not for a resilver
+    /// that goes before it.
+    ///
+    /// # Errors
+    /// What it ends with could not be written. The pool has stopped: it ends when the pool goes on.
+    fn interrupt_scrub(&self, state: &mut MutexGuard<'_, ScanRequests>) -> Result<()> {
+        let scans = &self.shared.scans;
+        let has_ended = state.ended;
+        let is_before = |state: &ScanRequests| match state.activity {
+            // It is about to look at what is wanted.
+            Activity::Begins => state.scrub && !(state.resilver || state.behind || state.rebuild),
+            activity => activity == Activity::Scans(Function::Scrub) && state.ended == has_ended,
+        };
+        if is_before(state) {
+            scans.interrupted.store(true, Ordering::Release);
+        }
+        while is_before(state) {
+            if let Some(why) = self.suspended() {
+                return Err(self.shared.stopped(&why));
+            }
+            let next = self.rt().now() + REAPED;
+            scans.changed.wait_until(state, next);
+        }
+        match state.failure.as_deref().filter(|_| state.ended != has_ended) {
+            Some(why) => Err(self.shared.failed("a scrub", why)),
+            None => Ok(()),
+        }
     }
 
     /// Verifies everything, in the background, and repairs what can be. A scrub that was paused
@@ -695,7 +726,7 @@ impl LivePool {
         })
     }
 
-    /// Ends a scrub, also one that is paused.
+    /// Ends a scrub, also one that is paused. Returns when it has ended.
     ///
     /// # Errors
     /// When none runs. When the pool is suspended.
@@ -712,8 +743,7 @@ impl LivePool {
             return Err(refused(NotRunning::Scrub));
         }
         state.scrub = false;
-        self.shared.scans.interrupted.store(is_scrub, Ordering::Release);
-        Ok(())
+        self.interrupt_scrub(&mut state)
     }
 
     /// How far the scrub or resilver is that runs.
