@@ -5,6 +5,7 @@ use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::{self, DeviceRef, DeviceSource, WriteDeviceRef};
 use engine::inside::pool::live::{FailMode, NewFilesystem, StoredPropertyValue};
 use engine::live::Devices;
+use engine::pools::Section;
 use engine::upkeep::{PoolAccess, Upkeep, UpkeepWork};
 use std::path::{Path, PathBuf};
 
@@ -340,6 +341,33 @@ fn a_flush_that_fails_once_while_a_spare_is_resilvered_is_made_good() {
         run.pool().take_spares(&run.bench.source()).unwrap();
         run.pool().wait_for_scan().unwrap();
         run.pool().sync().unwrap();
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
+}
+
+/// A spare that was in use when the pool was opened is given back: it is there for reports at once.
+#[test]
+fn a_spare_that_is_given_back_is_available_at_once() {
+    scenario(1820, |steps| {
+        let mut run = run(steps, Shape::Mirror, 30);
+        let spare = run.bench.extra();
+        let (spec, devices) = (run.bench.leaf(spare), run.bench.source());
+        run.pool().add_aux(&[spec], &[], &devices).unwrap();
+        let leaf = guid(run.pool(), 0);
+        let spare = run.pool().spares_left().unwrap()[0].guid;
+        let device = run.bench.write_ref(run.bench.devices.len() - 1);
+        run.pool().take_spare(leaf, spare, Some(device)).unwrap();
+        run.pool().wait_for_scan().unwrap();
+        run.reopen(0);
+        let word = |pool: &LivePool| {
+            let seen = pool.look().unwrap();
+            let view = seen.status(&seen.space()).vdevs;
+            view.section(Section::Spares)[0].state.name().to_owned()
+        };
+        assert_eq!(word(run.pool()), "INUSE");
+        run.pool().detach(spare).unwrap();
+        assert_eq!(word(run.pool()), "AVAIL");
         let (bench, model) = run.finish();
         holds(&bench, &model);
     });

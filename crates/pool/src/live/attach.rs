@@ -248,7 +248,14 @@ impl Shared {
         let spare = root.find(leaf).filter(|v| v.is_spare);
         let spare = spare.map(|v| v.path.clone().unwrap_or_default());
         let tree = self.reader.vdevs();
-        let device = tree.leaves().find(|l| l.guid() == leaf).and_then(|l| l.writer().cloned());
+        let side = tree.leaves().find(|l| l.guid() == leaf);
+        let device = side.and_then(|l| l.writer().cloned());
+        if let (Some(_), Some(device)) = (&spare, &device)
+            && side.is_some_and(|l| l.state().is_readable())
+        {
+            // Reports know that it is there before it is looked for again.
+            self.aux_sizes.lock().insert(leaf, device.size());
+        }
         if !tree.top_is_complete_without(leaf) {
             return Err(refused(DeviceFault::NoReplicas));
         }
