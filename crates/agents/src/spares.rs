@@ -104,6 +104,7 @@ fn log(pool: &str, event: &UpkeepEvent) {
                     format!("`zinc zpool replace {pool} DEVICE` uses it as a new device")
                 }
                 NotUsed::Failed(_) => "it is tried again".to_owned(),
+                NotUsed::TooSmall { .. } => "a larger one in its place is used".to_owned(),
                 _ => format!(
                     "`zinc zpool online {pool} {path}` discards the changes that only it has"
                 ),

@@ -29,6 +29,13 @@ pub enum NotUsed {
         /// The last one of the pool.
         pool: u64,
     },
+    /// It is new, and smaller than the device that it would replace has to be.
+    TooSmall {
+        /// Bytes that are needed.
+        needs: u64,
+        /// Bytes that it has.
+        has: u64,
+    },
     /// It has a history of its own.
     WroteAlone,
     /// It is older than the device was when it left, and elsewhere.
@@ -45,6 +52,7 @@ impl NotUsed {
             Self::Unfit(LabelMismatch::NoLabel) => "it has no label".to_owned(),
             Self::Unfit(_) => self.to_string(),
             Self::Newer { txg, .. } => format!("it was written elsewhere up to txg {txg}"),
+            Self::TooSmall { needs, has } => format!("too small: needs {needs} bytes, has {has}"),
             Self::WroteAlone => "it was written without the others".to_owned(),
             Self::Copy => "it is an earlier copy".to_owned(),
             Self::Failed(_) => "that failed".to_owned(),
@@ -58,6 +66,9 @@ impl fmt::Display for NotUsed {
             Self::Unfit(why) => write!(f, "it {why}"),
             Self::Newer { txg, pool } => {
                 write!(f, "it was written elsewhere up to txg {txg}, and the pool is at {pool}")
+            }
+            Self::TooSmall { needs, has } => {
+                write!(f, "it is too small: needs {needs} bytes, has {has}")
             }
             Self::WroteAlone => f.write_str(WROTE_ALONE),
             Self::Copy => f.write_str("it is an earlier copy, and not where the device was"),

@@ -62,7 +62,7 @@ pub use judge::SilentTop;
 pub use raw::RawError;
 pub use read::{BlockRead, BlockResult, Scope};
 pub use reflow::{AllocatedIn, ReflowError, Reflowed};
-pub use size::{asize_max, draid_asize};
+pub use size::{asize_max, device_size_min, draid_asize};
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};
 pub use txgs::Txgs;

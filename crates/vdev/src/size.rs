@@ -13,7 +13,8 @@ const DRAID_RESERVE: u64 = 32 << 20;
 
 /// Bytes that a device below the top-level vdev `top` has at least, labels included; 0 if the
 /// configuration does not have the size of the vdev.
-pub(crate) fn device_size_min(top: &VdevConfig) -> u64 {
+#[must_use]
+pub fn device_size_min(top: &VdevConfig) -> u64 {
     let Some(asize) = top.asize.filter(|n| *n > 0) else { return 0 };
     let shift = top.metaslab_shift.filter(|s| (1..64).contains(s)).unwrap_or(0);
     let used = asize >> shift << shift;

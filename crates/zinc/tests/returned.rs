@@ -352,6 +352,10 @@ fn a_new_device_takes_the_place_of_the_old_when_that_is_wanted() {
     until("the pool is seen", || served.log().contains("it belongs to another pool"));
     assert_eq!(served.health(), "DEGRADED");
     served.remove("b");
+    File::create(served.at("b")).unwrap().set_len(32 << 20).unwrap();
+    until("the small one is seen", || served.log().contains("it is too small: needs "));
+    has(&served.row("b"), &["/b is not used: too small: needs ", " bytes, has 33554432"]);
+    served.remove("b");
     served.place.extra("b");
     until("it is replaced", || served.log().contains("is replaced by a new device"));
     until("it has everything", || served.health() == "ONLINE");

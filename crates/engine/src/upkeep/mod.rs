@@ -235,7 +235,7 @@ impl Upkeep {
                 let leaf = name_of(pool, r.leaf);
                 let is_new = replacing::put_in_place(pool, &r, &self.source);
                 let is_new = is_new.unwrap_or_else(|why| {
-                    r.refusal = Some(NotUsed::Failed(why));
+                    r.refusal = Some(why);
                     false
                 });
                 (leaf, r, is_new)

@@ -15,16 +15,33 @@ fn is_wanted(pool: &LivePool) -> bool {
     })
 }
 
-/// Whether it was put in the place of the leaf; why it was not, where that was to be done.
+/// Whether it was put in the place of the leaf; why it was not, where that was to be done. Reports
+/// of the pool say that too.
 pub(super) fn put_in_place(
     pool: &LivePool,
     found: &Returned,
     source: &AnyDevices,
-) -> Result<bool, String> {
+) -> Result<bool, NotUsed> {
     let is_new = found.refusal == Some(NotUsed::Unfit(LabelMismatch::NoLabel));
     if !is_new || !is_wanted(pool) {
         return Ok(false);
     }
+    let needs = pool.size_needed(found.leaf).unwrap_or(0);
+    let has = source.open(&found.path).map_or(needs, |device| device.size());
+    let replaced = match has < needs {
+        true => Err(NotUsed::TooSmall { needs, has }),
+        false => replace(pool, found, source).map_err(NotUsed::Failed),
+    };
+    match replaced {
+        Ok(()) => Ok(true),
+        Err(why) => {
+            pool.note_not_used(found.leaf, &found.path, why.clone());
+            Err(why)
+        }
+    }
+}
+
+fn replace(pool: &LivePool, found: &Returned, source: &AnyDevices) -> Result<(), String> {
     let seen = pool.look().map_err(|e| e.to_string())?;
     let path = &found.path;
     let check = DeviceCheck { pool: Some(&seen), force: false, user: &|_, _| None };
@@ -35,6 +52,5 @@ pub(super) fn put_in_place(
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let name = path.to_str().ok_or("its name is not text")?.to_owned();
     let spec = VdevSpec::Leaf { path: name, is_file };
-    pool.replace(found.leaf, &spec, device).map_err(|e| e.to_string())?;
-    Ok(true)
+    pool.replace(found.leaf, &spec, device).map_err(|e| e.to_string())
 }

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{Reason, VdevState};
+use vdev::{Reason, VdevState, device_size_min};
 
 /// How long a file has to be as it is before it is looked at.
 const QUIET: Duration = Duration::from_secs(3);
@@ -276,13 +276,28 @@ impl LivePool {
                 used.err().map(|e| NotUsed::Failed(e.to_string()))
             });
             // One that could not be used because the pool was suspended meanwhile is tried again.
-            if let Some(why) = refusal.clone().filter(|_| !self.is_waiting()) {
-                let refused = Refused { path: path.clone(), why };
-                self.shared.refused.lock().insert(leaf, refused);
+            if let Some(why) = refusal.clone() {
+                self.note_not_used(leaf, &path, why);
             }
             out.push(Returned { leaf, path, refusal });
         }
         out
+    }
+
+    /// Bytes that a device in the place of a leaf has at least.
+    #[must_use]
+    pub fn size_needed(&self, leaf: u64) -> Option<u64> {
+        let root = self.shared.config.lock().root.clone();
+        let top = root.children.iter().find(|top| top.find(leaf).is_some())?;
+        Some(device_size_min(top))
+    }
+
+    /// Reports say from now on why what was found in the place of a leaf is not used.
+    pub fn note_not_used(&self, leaf: u64, path: &Path, why: NotUsed) {
+        if !self.is_waiting() {
+            let refused = Refused { path: path.to_owned(), why };
+            self.shared.refused.lock().insert(leaf, refused);
+        }
     }
 
     fn why_not(&self, found: Option<&FoundLeaf>, leaf: u64, is_in_place: bool) -> Option<NotUsed> {
