@@ -63,6 +63,7 @@ pub fn rule(doing: &str, rule: Rule) -> String {
         Rule::BookmarkRename => "bookmarks cannot be renamed",
         Rule::BlockSize => "'volblocksize' must be power of 2 from 512B to 128K",
         Rule::ZeroQuota => "use 'none' to disable quota/refquota",
+        Rule::NamesOfBytes => "'utf8only' must be set 'on' if normalization chosen",
         Rule::KeyOfClone => "Encryption properties must inherit from origin dataset.",
         Rule::KeyWithoutEncryption => "Encryption must be turned on to set encryption properties.",
         Rule::NoKeyFormat => "Keyformat required for new encryption root.",

@@ -81,6 +81,24 @@ fn a_new_file_system_has_the_limits_of_owners_that_were_given() {
     }
     place.fails("zfs create -V 8M -o userquota@1000=1M tank/b");
     assert_eq!(place.ok("zfs list -Hro name tank"), "tank\ntank/a\n");
+    place.ok("zfs snapshot tank/a@s");
+    place.ok("zfs clone -o userquota@1000=2M -o atime=on tank/a@s tank/b");
+    assert_eq!(place.ok(&format!("zfs get -Hpo value {values} tank/b")), "2097152\n20\non\n");
+    place.fails("zfs clone -o userquota@1000=big tank/a@s tank/c");
+    place.extra("b");
+    place.ok("zpool create -O userquota@1000=3M -O atime=off other b");
+    assert_eq!(place.ok("zfs get -Hpo value userquota@1000,atime other"), "3145728\noff\n");
+}
+
+#[test]
+fn names_that_are_normalized_are_text() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let message = place.fails("zfs create -o normalization=formC -o utf8only=off tank/a");
+    assert!(message.contains("'utf8only' must be set 'on' if normalization chosen"), "{message}");
+    place.ok("zfs create -o normalization=formC tank/a");
+    assert_eq!(place.ok("zfs get -Ho value utf8only tank/a"), "on\n");
+    place.fails("zfs create -o utf8only=off tank/a/b");
 }
 
 #[test]

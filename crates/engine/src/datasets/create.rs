@@ -344,6 +344,10 @@ fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<Ne
         _ => CaseSensitivity::Sensitive,
     };
     // Names can only be normalised when they are text.
+    if normalization != 0 && number(changes, "utf8only") == Some(0) {
+        let property = Place::Property("utf8only".to_owned());
+        return Err(Error::against(Rule::NamesOfBytes).at(property));
+    }
     let utf8_only = normalization != 0 || wanted("utf8only")? != 0;
     let version = number(changes, "version").unwrap_or(ZPL_VERSION_MAX);
     Ok(NewFilesystem { case, normalization, utf8_only, version, ..NewFilesystem::default() })

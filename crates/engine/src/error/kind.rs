@@ -207,6 +207,8 @@ pub enum Rule {
     BlockSize,
     /// No quota is said as "none".
     ZeroQuota,
+    /// Names are normalized only where all are UTF-8 (`utf8only`).
+    NamesOfBytes,
     /// Properties of key properties require encryption.
     KeyWithoutEncryption,
     /// A clone has the key of its origin, and something else is said of it.
@@ -419,6 +421,7 @@ impl fmt::Display for Rule {
             Self::NoSnapshots => "none of these snapshots exists",
             Self::BlockSize => "the block size of a volume is a power of two from 512 B to 128 KiB",
             Self::ZeroQuota => "a quota cannot be 0; use 'none' to remove it",
+            Self::NamesOfBytes => "names that are normalized must be UTF-8: utf8only=on",
             Self::KeyOfClone => "a clone uses the key of its origin",
             Self::KeyWithoutEncryption => "key properties require encryption",
             Self::NoKeyFormat => "an encryption root needs 'keyformat'",

@@ -1,7 +1,7 @@
 //! `zinc zfs create`: file systems and volumes.
 
 use super::changes::Target;
-use super::owners::limit;
+use super::owners::{divided, set_limits};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::keys::{key_at, load_for};
@@ -12,7 +12,6 @@ use crate::session::Session;
 use crate::stored_only;
 use crate::ui;
 use engine::datasets::Create;
-use engine::properties::OwnerQuota;
 use engine::props::{find_dataset, is_user_property};
 use engine::{DatasetKind, Error, ErrorKind, Pool, Refusal};
 use std::process::ExitCode;
@@ -74,7 +73,10 @@ impl Verb for Args {
             self.live.look(session, &self.name)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (limits, properties) = self.divided(session)?;
+        let (limits, properties) = match self.volume {
+            None => divided(session, &self.properties)?,
+            Some(_) => (Vec::new(), self.properties.clone()),
+        };
         let mut new = self.new_dataset(properties)?;
         if session.user() != 0 {
             // Where the pool is an ordinary user's, so are its file systems.
@@ -101,10 +103,7 @@ impl Verb for Args {
             }
             let make = || {
                 new.run(pool).map_err(fail)?;
-                limits.iter().try_for_each(|limit| {
-                    let done = limit.set(pool, &self.name);
-                    done.map_err(|e| cannot("set property for", &self.name, e))
-                })
+                set_limits(pool, &self.name, &limits)
             };
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
@@ -117,20 +116,6 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// The limits of users, groups and projects of the command line, and its other properties.
-    fn divided(&self, session: &Session) -> Result<(Vec<OwnerQuota>, Vec<String>), Failure> {
-        let (mut limits, mut others) = (Vec::new(), Vec::new());
-        for given in &self.properties {
-            let divided = given.split_once('=').filter(|_| self.volume.is_none());
-            let found = divided.map(|(property, value)| limit(session, property, value));
-            match found.transpose()?.flatten() {
-                Some(limit) => limits.push(limit),
-                None => others.push(given.clone()),
-            }
-        }
-        Ok((limits, others))
-    }
-
     /// The new dataset of the command line, of which these are the properties.
     fn new_dataset(&self, mut given: Vec<String>) -> Result<Create, Failure> {
         let fail = |e| cannot("create", &self.name, e);

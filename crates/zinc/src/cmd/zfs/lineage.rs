@@ -1,6 +1,7 @@
 //! `zinc zfs rollback`, `clone`, `promote` and `rename`: what happens to a dataset and its line of
 //! snapshots.
 
+use super::owners::{divided, set_limits};
 use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -129,12 +130,16 @@ impl Verb for MakeClone {
         if self.parents {
             clone = clone.with_parents();
         }
-        for text in &self.properties {
+        let (limits, properties) = divided(session, &self.properties)?;
+        for text in &properties {
             let (property, value) = divide(text)?;
             clone = clone.set(property, value);
         }
         let code = self.live.change(session, from, |pool| {
-            let make = || clone.run(pool).map_err(fail);
+            let make = || {
+                clone.run(pool).map_err(fail)?;
+                set_limits(pool, name, &limits)
+            };
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
                 false => with_created(session, name, make),

@@ -12,7 +12,7 @@ mod keys;
 mod lineage;
 mod list;
 mod mounts;
-mod owners;
+pub mod owners;
 mod project;
 mod receive;
 mod select;

@@ -1,7 +1,9 @@
 //! Quotas of users, groups and projects: `userquota@NAME=SIZE` and their like.
 
 use crate::failure::Failure;
+use crate::refusals::cannot;
 use crate::session::Session;
+use engine::LivePool;
 use engine::properties::OwnerQuota;
 use views::datasets::owners::{self, NoLimit};
 
@@ -20,4 +22,33 @@ pub fn limit(
         NoLimit::Value => Failure::new(format!("bad value '{value}' for '{property}'"))
             .hint("a number, with a unit, or none"),
     })
+}
+
+/// Divides the properties that a new file system is to have into limits and others.
+///
+/// # Errors
+/// As [`limit`].
+pub fn divided(
+    session: &Session,
+    given: &[String],
+) -> Result<(Vec<OwnerQuota>, Vec<String>), Failure> {
+    let (mut limits, mut others) = (Vec::new(), Vec::new());
+    for text in given {
+        let divided = text.split_once('=');
+        let found = divided.map(|(property, value)| limit(session, property, value));
+        match found.transpose()?.flatten() {
+            Some(limit) => limits.push(limit),
+            None => others.push(text.clone()),
+        }
+    }
+    Ok((limits, others))
+}
+
+/// Sets limits of a file system.
+///
+/// # Errors
+/// The first that cannot be set.
+pub fn set_limits(pool: &LivePool, name: &str, limits: &[OwnerQuota]) -> Result<(), Failure> {
+    let set = |limit: &OwnerQuota| limit.set(pool, name);
+    limits.iter().try_for_each(set).map_err(|e| cannot("set property for", name, e))
 }

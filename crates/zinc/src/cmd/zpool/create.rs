@@ -6,6 +6,7 @@ use super::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
+use crate::cmd::zfs::owners::{divided, set_limits};
 use crate::failure::Failure;
 use crate::keys::key_at;
 use crate::live::{LiveOptions, invocation, print_txgs};
@@ -89,7 +90,8 @@ impl Verb for Args {
         check_name_is_free(&list, name).map_err(|e| cannot("create", name, e))?;
         self.check_mountpoint(altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
-        let making = self.making(session, layout)?;
+        let (limits, of_root) = divided(session, &self.fs_properties)?;
+        let making = self.making(session, layout, &of_root)?;
         let fail = |e: Error| refused("create", &self.pool, e);
         making.check().map_err(fail)?;
         let layout = making.layout();
@@ -105,8 +107,10 @@ impl Verb for Args {
         let prices = crate::cmd::far::prices(session, None)?;
         let made = making.run_listed(&Rt::real(), &devices, &list).map_err(fail)?;
         let shown = print_txgs(session, made.pool(), &self.how);
+        let limited = set_limits(made.pool(), name, &limits);
         made.close(&list).map_err(fail)?;
         drop(devices);
+        limited?;
         if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
         }
@@ -151,8 +155,13 @@ impl Args {
         settings::parse_all(&doing, &self.properties)
     }
 
-    /// How the pool is made.
-    fn making(&self, session: &Session, layout: Layout) -> Result<CreatePool, Failure> {
+    /// How the pool is made, whose root file system has these properties.
+    fn making(
+        &self,
+        session: &Session,
+        layout: Layout,
+        of_root: &[String],
+    ) -> Result<CreatePool, Failure> {
         let mut options = CreateOptions::new(&self.pool, Vec::new());
         options.no_features = self.no_features;
         // Where the pool is an ordinary user's, so are its file systems.
@@ -166,7 +175,7 @@ impl Args {
         options.tunables = self.how.tuning.all(session)?;
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
-        let wish = KeyOptions::of(&mut target.all(&self.fs_properties)?);
+        let wish = KeyOptions::of(&mut target.all(of_root)?);
         let fail = |e: Error| cannot("create", &self.pool, e);
         if let Some(wanted) = wish.required_key(false).map_err(fail)? {
             let place = (wanted.format, wanted.location.as_str());
@@ -184,7 +193,7 @@ impl Args {
         let set = super::set::set_of(hostfs::compatibility::read(making.compatibility()))?;
         making = making.confined_to(&set);
         making.named_features().for_each(|name| super::set::note_unwritten(session, name));
-        for text in &self.fs_properties {
+        for text in of_root {
             let (name, value) = divide(text)?;
             if !is_of_key(name) {
                 making = making.set_root(name, value);
