@@ -15,6 +15,15 @@ pub(super) struct NotARow {
     pub(super) why: &'static str,
 }
 
+impl NotARow {
+    /// Its line in the document.
+    pub(super) fn line(&self) -> String {
+        let columns: String =
+            self.columns.iter().map(|at| format!(", number {}", at + 1)).collect();
+        format!("| `{}`{columns} | {} | {} |\n", self.member, self.what, self.why)
+    }
+}
+
 const fn all(member: &'static str, what: &'static str, why: &'static str) -> NotARow {
     NotARow { member, columns: &[], what, why }
 }
@@ -60,6 +69,6 @@ pub(super) const NOT_ROWS: &[NotARow] = &[
         what: "I/O of the threads that sync leaves, none",
         why: "they do none, by construction",
     },
-    all("indirect.read reads", "reads of a case", PART_OF_THE_LOAD),
+    all("indirect.read reads", "reads of a case", "a part of the load, which is made"),
     all("indirect.write compress_ratio", "compression of the second write case", PART_OF_THE_LOAD),
 ];
