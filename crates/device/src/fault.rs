@@ -205,6 +205,10 @@ impl Device for FaultDevice {
         self.inner.follow(place)
     }
 
+    fn accept_size(&self) -> bool {
+        self.inner.accept_size()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         let effects = self.effects(Operation::Read, offset, buf.len());
         if let Some(kind) = failure(&effects) {

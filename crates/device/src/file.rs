@@ -261,6 +261,10 @@ impl Device for FileDevice {
         self.core.follow(place)
     }
 
+    fn accept_size(&self) -> bool {
+        self.core.accept_size()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.counted(offset, buf.len(), || self.read_now(offset, buf))
     }

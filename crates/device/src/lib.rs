@@ -65,6 +65,10 @@ macro_rules! reads_as_its_reader {
             self.reader.follow(place)
         }
 
+        fn accept_size(&self) -> bool {
+            self.reader.accept_size()
+        }
+
         fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), crate::Error> {
             self.reader.read(offset, buf)
         }
@@ -181,6 +185,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// It was cut short ([`Displacement::Cut`]), and is not displaced for that any more: the caller
+    /// knows that what was cut off it is lost. Whether it was so.
+    fn accept_size(&self) -> bool {
+        false
+    }
+
     /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,
     /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
@@ -218,18 +228,36 @@ pub enum Displacement {
     Moved,
     /// Something else is where it was opened.
     Replaced,
-    /// It has become shorter.
+    /// It is shorter than it was when it was opened.
+    Short {
+        /// Its size in bytes.
+        size: u64,
+        /// That which it had.
+        expected: u64,
+    },
+    /// It was shorter for a while, and has its size again.
     Cut,
+}
+
+impl Displacement {
+    /// It is where it was opened, and what was behind its end is lost.
+    #[must_use]
+    pub fn is_of_size(self) -> bool {
+        matches!(self, Self::Short { .. } | Self::Cut)
+    }
 }
 
 impl core::fmt::Display for Displacement {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.pad(match self {
-            Self::Deleted => "was deleted",
-            Self::Moved => "was moved away",
-            Self::Replaced => "was replaced",
-            Self::Cut => "was cut short",
-        })
+        match self {
+            Self::Deleted => f.pad("was deleted"),
+            Self::Moved => f.pad("was moved away"),
+            Self::Replaced => f.pad("was replaced"),
+            Self::Short { size, expected } => {
+                write!(f, "is smaller than the pool expects: {size} bytes, not {expected}")
+            }
+            Self::Cut => f.pad("was cut short for a while"),
+        }
     }
 }
 

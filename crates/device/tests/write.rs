@@ -264,9 +264,17 @@ fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
     let device = RwFileDevice::open(&path, &Options::default()).expect("device");
     assert_eq!(device.displaced(), None);
     file.set_len(1 << 19).expect("length");
-    assert_eq!(device.displaced(), Some(Displacement::Cut));
+    let short = Displacement::Short { size: 1 << 19, expected: 1 << 20 };
+    assert_eq!(device.displaced(), Some(short));
+    assert!(!device.accept_size(), "it is short still");
+    assert_eq!(device.displaced(), Some(short));
     file.set_len(1 << 20).expect("length");
     assert_eq!(device.displaced(), Some(Displacement::Cut));
+    assert!(device.accept_size());
+    assert_eq!(device.displaced(), None);
+    assert!(!device.accept_size());
+    file.set_len(1 << 19).expect("length");
+    assert_eq!(device.displaced(), Some(short), "it may happen again");
 }
 
 #[test]

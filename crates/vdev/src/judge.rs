@@ -4,7 +4,6 @@
 use crate::health::{Mark, answers};
 use crate::tree::{Node, Role, VdevTree};
 use core::fmt;
-use device::Displacement;
 
 impl VdevTree {
     /// Marks the leaves whose errors call for it, as the head of the module's file says. Waits for
@@ -54,7 +53,7 @@ impl VdevTree {
                 Some(_) => Mark::Astray,
             };
             // One that is needed is read as far as it goes.
-            if became == Some(Displacement::Cut) && mark == Mark::Removed {
+            if became.is_some_and(|became| became.is_of_size()) && mark == Mark::Removed {
                 node.health.was_cut(txg);
             }
             if mark != before {

@@ -7,6 +7,7 @@
 //! Nodes are in one vector, children named by index. Depth is bounded when the tree is built, so
 //! that walks down it need no further bound.
 
+mod displaced;
 mod siblings;
 mod successor;
 
@@ -23,7 +24,7 @@ use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
 use crate::txgs::Txgs;
 use core::ops::Range;
-use device::{DeviceRef, Displacement, WriteDeviceRef};
+use device::{DeviceRef, WriteDeviceRef};
 use ondisk::config::{VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -764,20 +765,6 @@ impl<'t> NodeRef<'t> {
     #[must_use]
     pub fn device(self) -> Option<&'t DeviceRef> {
         self.node.device.as_ref()
-    }
-
-    /// How the device was displaced while it was open.
-    #[must_use]
-    pub fn displaced(self) -> Option<Displacement> {
-        self.node.device.as_ref().and_then(|d| d.displaced())
-    }
-
-    /// It was gone without because its file or disk was not where it had been opened, and that very
-    /// one is there again. Asks the system.
-    #[must_use]
-    pub fn is_there_again(self) -> bool {
-        let device = self.node.device.as_ref().filter(|_| self.node.health.went_astray());
-        device.is_some_and(|device| device.displaced().is_none())
     }
 
     /// The device, when it may be changed and has not failed at that.

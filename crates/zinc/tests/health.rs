@@ -609,7 +609,7 @@ fn sides_of_a_mirror_that_were_written_apart_are_not_mixed() {
 /// leaves it behind when it is exported.
 #[test]
 fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
-    for what in ["was deleted", "was cut short"] {
+    for what in ["was deleted", "is smaller than the pool expects"] {
         let place = Place::new(&["mirror"], &["a", "b"]);
         let mut server = place.serve();
         match what {

@@ -208,6 +208,37 @@ fn a_file_that_gets_another_name_and_back_is_followed() {
     served.holds(&["x", "y0", "y1"]);
 }
 
+/// A disk without redundancy is shorter for a while: that is said, and it is used as before when it
+/// has its size again.
+#[test]
+fn the_only_disk_is_used_again_when_it_has_its_size_again() {
+    for is_cleared in [true, false] {
+        let served = Served::pool(&["a"], "a");
+        served.write("x", 1);
+        let file = File::options().write(true).open(served.at("a")).unwrap();
+        let size = file.metadata().unwrap().len();
+        // The last label is gone.
+        file.set_len(size - (256 << 10)).unwrap();
+        let status = served.now("zpool status tank");
+        let short =
+            format!("smaller than the pool expects: {} bytes, not {size}", size - (256 << 10));
+        has(&status, &[&short, "'zpool clear'"]);
+        assert!(!status.contains("is lost when"), "{status}");
+        file.set_len(size).unwrap();
+        if is_cleared {
+            served.now("zpool clear tank");
+        }
+        until("it is as before", || !served.now("zpool status tank").contains("cut short"));
+        assert_eq!(served.health(), "ONLINE");
+        until("it is scrubbed", || served.now("zpool status tank").contains("scrub repaired"));
+        has(&served.now("zpool status tank"), &["with 0 errors", "errors: No known data errors"]);
+        served.write("y", 2);
+        served.now("zpool export tank");
+        served.place.ok("zpool import -d . tank");
+        assert_eq!(served.health(), "ONLINE");
+    }
+}
+
 /// A file that was cut short has its size again: it lacks what was cut, whatever its labels say,
 /// and is brought that without a scrub.
 #[test]
@@ -221,7 +252,7 @@ fn what_was_cut_off_a_file_is_brought_when_it_has_its_size_again() {
         if is_served {
             resize(5 << 20);
             served.now("zfs create tank/seen");
-            has(&served.row("b"), &["REMOVED", "was cut short"]);
+            has(&served.row("b"), &["REMOVED", "is smaller than the pool expects: 5242880 bytes"]);
             resize(size);
         } else {
             served.now("zpool export tank");

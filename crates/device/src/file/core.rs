@@ -229,7 +229,9 @@ impl Core {
         if own.nlink() == 0 {
             return Some(Displacement::Deleted);
         }
-        if !self.is_block && (own.len() < self.size() || self.lost_its_tail()) {
+        let (size, expected) = (own.len(), self.size());
+        let is_short = !self.is_block && size < expected;
+        if is_short || !self.is_block && self.lost_its_tail() {
             self.was_cut.store(true, Ordering::Relaxed);
         }
         // The lock is not held over a call that may hang.
@@ -238,6 +240,7 @@ impl Core {
             Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
                 Some(Displacement::Replaced)
             }
+            Ok(_) if is_short => Some(Displacement::Short { size, expected }),
             Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Displacement::Cut),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Displacement::Moved),
             Err(_) => None,
@@ -257,6 +260,16 @@ impl Core {
             return false;
         }
         self.size_with_tail.load(Ordering::Relaxed) == size
+    }
+
+    /// That it was cut short is forgotten, if it has its size again; whether it was.
+    pub(super) fn accept_size(&self) -> bool {
+        let has_size = self.buffered.metadata().is_ok_and(|own| own.len() >= self.size());
+        if has_size {
+            // What it has at its end by now is what it has to keep.
+            self.size_with_tail.store(0, Ordering::Relaxed);
+        }
+        has_size && self.was_cut.swap(false, Ordering::Relaxed)
     }
 
     /// From now on it is looked for there, if it is there.

@@ -115,6 +115,7 @@ pub struct Upkeep {
     rt: Rt,
     source: Arc<AnyDevices>,
     used: Tried,
+    grown: Tried,
     spared: Tried,
     resilvered: Tried,
     lookout: DeviceSearch,
@@ -136,6 +137,7 @@ impl Upkeep {
             rt: rt.clone(),
             source,
             used: Tried::default(),
+            grown: Tried::default(),
             spared: Tried::default(),
             resilvered: Tried::default(),
             lookout,
@@ -156,6 +158,7 @@ impl Upkeep {
             let spares = spares(pool, &failed);
             (pool.leaves_there_again(), pool.missing(), failed, spares)
         })?;
+        self.use_full_sizes(pool, tell)?;
         let now = self.rt.now();
         // One that is back needs no spare.
         if self.used.is_due(now, back, Vec::new()) {
@@ -180,6 +183,20 @@ impl Upkeep {
         if !is_busy && self.resilvered.is_due(self.rt.now(), stale, Vec::new()) {
             // What stands in its way is reported by what it is.
             pool.work(UpkeepWork::Resilver, |pool| pool.resilver().unwrap_or_default());
+        }
+        Some(())
+    }
+
+    /// Files that were cut short, and that the pool cannot do without, have their sizes again.
+    fn use_full_sizes(&mut self, pool: &impl PoolAccess, tell: Tell<'_>) -> Option<()> {
+        let back = pool.look(LivePool::leaves_of_full_size)?;
+        if self.grown.is_due(self.rt.now(), back, Vec::new()) {
+            let used = pool.work(UpkeepWork::UseReturned, |pool| {
+                let used = pool.use_full_sizes().into_iter();
+                used.map(|leaf| name_of(pool, leaf)).collect::<Vec<_>>()
+            });
+            let used = used.unwrap_or_default();
+            used.into_iter().for_each(|leaf| tell(UpkeepEvent::UsedAgain { leaf }));
         }
         Some(())
     }

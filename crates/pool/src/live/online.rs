@@ -489,9 +489,26 @@ impl LivePool {
         self.resilver()
     }
 
+    /// Leaves that the rest cannot do without, whose files were cut short and have their sizes
+    /// again. Asks the system.
+    #[must_use]
+    pub fn leaves_of_full_size(&self) -> Vec<u64> {
+        let tree = self.shared.reader.vdevs();
+        tree.leaves().filter(|l| l.has_its_size_again()).map(vdev::NodeRef::guid).collect()
+    }
+
+    /// Uses those as any other from now on: see [`Self::forget_errors`]. Which these are.
+    pub fn use_full_sizes(&self) -> Vec<u64> {
+        let is_used = |guid: &u64| self.forget_errors(Some(*guid)).is_ok();
+        self.leaves_of_full_size().into_iter().filter(is_used).collect()
+    }
+
     /// Forgets the errors of a vdev and of those below, or of all, and then also which blocks were
     /// read in spite of damage. Leaves that are out of use for errors are not brought back by this.
+    /// One whose file was cut short and has its size again is like any other from then on, and a
+    /// scrub finds what was lost with its end.
     pub fn forget_errors(&self, guid: Option<u64>) -> Result<()> {
+        let had_cut = self.leaves_of_full_size();
         if guid.is_none() {
             self.view().faults().forget();
         }
@@ -505,6 +522,7 @@ impl LivePool {
             let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
             for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {
                 change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
+                let _ = leaf.accept_size();
             }
             // What was found to be degraded when the pool was opened is so by its tree.
             let again = |c: &VdevConfig| {
@@ -521,7 +539,12 @@ impl LivePool {
             (config.root, config.dirty) = (root, true);
             Ok(())
         })?;
-        self.shared.resume_works()
+        self.shared.resume_works()?;
+        let are_left = self.leaves_of_full_size();
+        match had_cut.iter().all(|guid| are_left.contains(guid)) {
+            true => Ok(()),
+            false => self.shared.want_scrub(),
+        }
     }
 
     /// The leaves that are not used and can be tried again: all but those that the administrator

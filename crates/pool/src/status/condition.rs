@@ -35,6 +35,8 @@ pub enum Condition {
     Lacking,
     /// Devices are not where they were opened any more.
     Displaced,
+    /// Devices are smaller than they were when they were opened, or were for a while.
+    Short,
     /// Devices returned errors, and redundancy made up for them.
     DeviceErrors,
     /// Devices are out of use by will.
@@ -87,7 +89,8 @@ impl Condition {
             Self::BadLabel => other(),
             Self::Behind => !late.is_empty(),
             Self::Lacking => pool.vdevs().leaves().any(has_missed_txgs),
-            Self::Displaced => !pool.displaced().is_empty(),
+            Self::Displaced => pool.displaced().iter().any(|(_, what)| !what.is_of_size()),
+            Self::Short => !pool.displaced().is_empty(),
             Self::DeviceErrors => {
                 let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;
                 has(VdevState::Degraded) || view.walk().any(|v| errors(v) > 0)
@@ -108,6 +111,7 @@ impl Condition {
             Self::DataErrors,
             // Writes to them are lost, whatever other conditions there are.
             Self::Displaced,
+            Self::Short,
             Self::Faulted,
             Self::Missing,
             Self::BadLabel,

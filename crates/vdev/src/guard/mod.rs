@@ -426,6 +426,10 @@ impl Device for Guard {
         self.device.follow(place)
     }
 
+    fn accept_size(&self) -> bool {
+        self.device.accept_size()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         buf.copy_from_slice(&self.read_new(offset, buf.len())?);
         Ok(())

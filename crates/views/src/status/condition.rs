@@ -105,12 +105,19 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
             None,
         ),
         Condition::Displaced => (
-            "One or more devices were deleted, moved, replaced or cut short while\n\t\
+            "One or more devices were deleted, moved or replaced while\n\t\
              they were in use.  What is written to them is lost when the pool is closed.",
             "Copy the data out before the pool is exported or its server ends, or put\n\t\
              the device back where it was.  With enough redundancy the pool does\n\t\
-             without it from the next txg on.  What was cut off of one stays lost when it\n\t\
-             has its size again: 'zpool scrub' names the files.",
+             without it from the next txg on.",
+            None,
+        ),
+        Condition::Short => (
+            "One or more devices are smaller than the pool expects, or were for a while.\n\t\
+             What they had behind that end may be missing.",
+            "Give the device its size again, and run 'zpool clear': it is used again,\n\t\
+             and a scrub finds what is missing.  A server does so by itself.  With enough\n\t\
+             redundancy the pool does without the device from the next txg on.",
             None,
         ),
         Condition::DeviceErrors => (

@@ -401,6 +401,7 @@ fn conditions() {
         C::Behind,
         C::Lacking,
         C::Displaced,
+        C::Short,
         C::DeviceErrors,
         C::Offline,
         C::Removed,
