@@ -208,6 +208,33 @@ fn a_file_that_gets_another_name_and_back_is_followed() {
     served.holds(&["x", "y0", "y1"]);
 }
 
+/// Two sides change names with each other, while both are used or one is out of use: each is known
+/// by what it is.
+#[test]
+fn sides_that_change_names_with_each_other_are_followed() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    let swap = || {
+        served.rename("a", "aside/a");
+        served.rename("b", "a");
+        served.rename("aside/a", "b");
+    };
+    swap();
+    until("both are followed", || served.log().matches(" is now ").count() >= 2);
+    until("both are used", || served.health() == "ONLINE");
+    served.now("zpool wait -t resilver tank");
+    served.write("y", 2);
+    served.now("zpool offline tank b");
+    swap();
+    served.now("zpool online tank b");
+    until("both are used again", || served.health() == "ONLINE");
+    served.now("zpool wait -t resilver tank");
+    served.write("z", 3);
+    served.now("zpool scrub -w tank");
+    has(&served.now("zpool status tank"), &["repaired 0B", "errors: No known data errors"]);
+    served.holds(&["x", "y", "z"]);
+}
+
 /// A disk without redundancy is shorter for a while: that is said, and it is used as before when it
 /// has its size again.
 #[test]

@@ -399,10 +399,47 @@ impl LivePool {
         let pool = self.name().to_owned();
         let patience = OpenPolicy { again: IN_USE, pause: BETWEEN_TRIES, ..OpenPolicy::default() };
         let is_in_use = |kind| kind == device::ErrorKind::InUse;
+        // Devices may have changed places with each other.
+        if let Some((device, path)) = self.claim_in_other_place(guid, &path, source) {
+            let moved = self.moved_devices().follow(source);
+            if !moved.is_empty() {
+                self.note_moved(moved)?;
+            }
+            let place = super::paths::other_place(known.as_deref(), &path);
+            return self.bring_online(guid, own, device, place);
+        }
         let opened = patience.again(&shared.rt, is_in_use, || source.claim(&path));
         let device = opened.map_err(|cause| Error::Device { pool, cause })?;
         let place = super::paths::other_place(known.as_deref(), &path);
         self.bring_online(guid, own, device, place)
+    }
+
+    /// The device of a leaf, where another one of the pool was that is not there any more.
+    fn claim_in_other_place(
+        &self,
+        guid: u64,
+        path: &Path,
+        source: &dyn DeviceSource,
+    ) -> Option<(WriteDeviceRef, PathBuf)> {
+        let shared = &self.shared;
+        let root = shared.config.lock().root.clone();
+        let tree = shared.reader.vdevs();
+        // One that is used in its place is no other.
+        let is_in_place = |guid: u64| {
+            let mut leaves = tree.leaves().filter(|l| l.guid() == guid && l.device().is_some());
+            leaves.any(|l| l.displaced().is_none())
+        };
+        let others = root.walk().filter(|v| v.kind.is_leaf() && v.guid != guid);
+        let places = others.filter(|v| !is_in_place(v.guid)).filter_map(|v| v.path.as_ref());
+        let places = places.map(PathBuf::from).filter(|p| p != path && p.is_absolute());
+        let is_it = |place: &PathBuf| {
+            let device = source.open(place).ok()?;
+            let device = vdev::guarded_reader(&shared.rt, &device, &shared.queues);
+            let found = look_at_device(&device, place.clone());
+            shared.unfit(found.as_ref(), guid).is_none().then_some(())
+        };
+        let place = places.filter(|p| !far::is_far(p)).find(|place| is_it(place).is_some())?;
+        Some((source.claim(&place).ok()?, place))
     }
 
     /// Leaves that were gone without because their files were moved away, and that are back: the
