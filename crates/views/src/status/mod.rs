@@ -1,7 +1,8 @@
 //! The health of pools as `zpool status` words it.
 //!
 //! Sections of zinc's own follow if they are not empty: `salvage:` lists structures that could not
-//! be read and were not needed, `faults:` the blocks that were read in spite of damage.
+//! be read and were not needed, `faults:` the blocks that were read in spite of damage. No line is longer than a reader
+//! can take in.
 
 mod activity;
 pub mod condition;
@@ -23,6 +24,12 @@ use term::escape::line;
 
 /// Faults shown in a report that is not verbose.
 const FAULTS_SHOWN: usize = 10;
+
+/// Faults of one block that a line shows.
+const OF_LINE: usize = 4;
+
+/// Characters of one text that a line shows.
+const TEXT_MAX: usize = 400;
 
 /// The work on the free space of devices whose progress is shown; of other work only that it is
 /// running.
@@ -77,7 +84,7 @@ impl View {
         }
         t.push_str(&self.lacking(status));
         if let Some(why) = &status.suspended {
-            let _ = writeln!(t, "\nsuspended: {}", line(why));
+            let _ = writeln!(t, "\nsuspended: {}", bounded(&line(why)));
         }
         if self.shows_slow {
             let leaves = status.vdevs.walk().filter_map(|v| Some((v.name.as_str(), v.store?)));
@@ -108,18 +115,27 @@ impl View {
                 let _ = writeln!(t, "\t{}: {}", s.what, line(&s.cause));
             }
         }
-        if pool.faults > 0 {
-            let count = pool.faults;
-            let _ = writeln!(t, "\nfaults: {count} blocks were read in spite of damage:\n");
-            let all = &pool.repaired;
-            let shown = if self.is_verbose { all.len() } else { FAULTS_SHOWN };
-            for r in all.iter().take(shown) {
-                let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
-                let _ = writeln!(t, "\t{}: {}", r.place, line(&faults.join("; ")));
-            }
-            if all.len() > shown {
-                let _ = writeln!(t, "\tand {} more; -v shows all", all.len() - shown);
-            }
+        t.push_str(&self.fault_lines(pool));
+        t
+    }
+
+    /// The blocks that were read in spite of damage.
+    fn fault_lines(&self, pool: &PoolFacts) -> String {
+        let mut t = String::new();
+        if pool.faults == 0 {
+            return t;
+        }
+        let count = pool.faults;
+        // Writing to a String cannot fail.
+        let _ = writeln!(t, "\nfaults: {count} blocks were read in spite of damage:\n");
+        let all = &pool.repaired;
+        let shown = if self.is_verbose { all.len() } else { FAULTS_SHOWN };
+        for r in all.iter().take(shown) {
+            let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
+            let _ = writeln!(t, "\t{}: {}", r.place, line(&some_of(&faults)));
+        }
+        if all.len() > shown {
+            let _ = writeln!(t, "\tand {} more; -v shows all", all.len() - shown);
         }
         t
     }
@@ -151,8 +167,12 @@ impl View {
 
     fn error_lines(&self, status: &Status) -> String {
         match status.damaged.len() {
-            // Nothing was read: what the vdevs no longer hold or never took is in no log.
-            0 if !status.state.is_readable() || status.suspended.is_some() => String::new(),
+            // What it could not write is in no log.
+            0 if status.suspended.is_some() => {
+                "\nerrors: List of errors unavailable: pool I/O is currently suspended\n".to_owned()
+            }
+            // Nothing was read: what the vdevs no longer hold is in no log.
+            0 if !status.state.is_readable() => String::new(),
             0 => "\nerrors: No known data errors\n".to_owned(),
             n if !self.is_verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),
             _ => {
@@ -320,6 +340,27 @@ impl View {
     }
 }
 
+/// The first ones, and how many there are besides.
+fn some_of(all: &[String]) -> String {
+    let shown: Vec<String> = all.iter().take(OF_LINE).map(|one| bounded(one)).collect();
+    let shown = shown.join("; ");
+    match all.len().saturating_sub(OF_LINE) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
+/// The beginning of a text that is long, and how many characters follow.
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let (shown, rest) = text.split_at(end);
+            format!("{shown} (and {} more characters)", rest.chars().count())
+        }
+    }
+}
+
 /// The state of a pool in its labels.
 fn label_state(pool: &PoolFacts) -> &'static str {
     match pool.label_state {
@@ -461,4 +502,20 @@ fn flat(vdevs: Map<String, Value>, parent: Option<&str>) -> Map<String, Value> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_a_few_faults_and_counts_the_rest() {
+        let all: Vec<String> = (0..1000).map(|n| format!("/dev/sd{n}: wrong checksum")).collect();
+        assert_eq!(some_of(&all[..1]), "/dev/sd0: wrong checksum");
+        assert!(some_of(&all[..4]).ends_with("/dev/sd3: wrong checksum"));
+        assert!(some_of(&all).ends_with("/dev/sd3: wrong checksum; and 996 more"));
+        let long = bounded(&"é".repeat(5000));
+        assert!(long.ends_with("é (and 4600 more characters)"), "{long}");
+        assert!(some_of(&vec!["x".repeat(100_000); 100]).len() < 2000);
+    }
 }
