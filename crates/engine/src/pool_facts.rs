@@ -1,6 +1,6 @@
 //! What is known of an open pool beside its status: for those that show it.
 
-use pool::{CandidateState, Pool, Repaired, Salvage};
+use pool::{CandidateState, Pool, ReadRepairs, Repaired, Salvage};
 use std::collections::BTreeMap;
 use vdev::ErrorCounts;
 
@@ -47,6 +47,8 @@ pub struct PoolFacts {
     pub faults: u64,
     /// Those of them that are remembered.
     pub repaired: Vec<Repaired>,
+    /// What became of blocks of which readers met bad copies, in a pool that is open for writing.
+    pub read_repairs: ReadRepairs,
     /// Devices that have lost their end.
     pub short: Vec<ShortDevice>,
 }
@@ -70,6 +72,7 @@ impl PoolFacts {
             salvage: pool.salvage().to_vec(),
             faults: pool.faults().count(),
             repaired: pool.faults().repaired(),
+            read_repairs: pool.faults().read_repairs(),
             short: short.collect(),
         }
     }

@@ -6,6 +6,7 @@ use dmu::FaultSink;
 use ondisk::BlkPtr;
 use ondisk::errlog::Zbookmark;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,8 @@ pub(crate) struct BadBlock {
 type BadBlocks = BTreeMap<(u32, u64), BadBlock>;
 
 /// What became of blocks with bad copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ReadRepairs {
     /// Blocks that were looked at again and are as they should be on all devices that can be
     /// written to.

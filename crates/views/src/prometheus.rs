@@ -210,13 +210,40 @@ fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
             |s| s.cache.ahead_wasted_bytes.to_string(),
         ),
     ];
+    write_families(w, pools, &families);
+    read_repairs(w, pools);
+    pool_states(w, pools);
+}
+
+fn write_families(w: &mut Writer, pools: &[Snapshot], families: &[OfPool]) {
     for (name, help, kind, value) in families {
         w.family(name, kind, help);
         for s in pools {
             w.sample(name, &[("pool", &s.pool)], value(s));
         }
     }
-    pool_states(w, pools);
+}
+
+/// What became of bad copies that readers met.
+fn read_repairs(w: &mut Writer, pools: &[Snapshot]) {
+    let families: [OfPool; 3] = [
+        (
+            "zinc_read_repair_blocks_total",
+            "Blocks of which readers met bad copies, and that are whole again.",
+            "counter",
+            |s| s.read_repairs.blocks.to_string(),
+        ),
+        ("zinc_read_repair_bytes_total", "Bytes written for that.", "counter", |s| {
+            s.read_repairs.bytes.to_string()
+        }),
+        (
+            "zinc_read_repair_refused_total",
+            "Blocks of which readers met bad copies, and that could not be repaired.",
+            "counter",
+            |s| s.read_repairs.refused.to_string(),
+        ),
+    ];
+    write_families(w, pools, &families);
 }
 
 fn pool_states(w: &mut Writer, pools: &[Snapshot]) {

@@ -84,17 +84,34 @@ fn are_mended(pool: &LivePool, bench: &Bench, before: &[MemoryDevice], case: &st
     found
 }
 
-/// Everything in the part of a leaf that holds blocks is damaged, wherever there is anything.
-fn rot_all(bench: &Bench, leaf: usize) {
+/// The sectors that are not zeros in the part of a leaf that holds blocks.
+fn used_sectors(bench: &Bench, leaf: usize) -> Vec<u64> {
     let device = &bench.devices[leaf];
-    for n in 0..(device.size() - BLOCKS_AT - (1 << 20)) / SECTOR {
-        if bytes_at(device, BLOCKS_AT + n * SECTOR, SECTOR).iter().any(|b| *b != 0) {
-            rot(bench, leaf, n);
-        }
-    }
+    let all = 0..(device.size() - BLOCKS_AT - (1 << 20)) / SECTOR;
+    let is_used =
+        |n: &u64| bytes_at(device, BLOCKS_AT + n * SECTOR, SECTOR) != [0; SECTOR as usize];
+    all.filter(is_used).collect()
 }
 
-/// A pool is read whose first leaf is rotten all over, metadata included: what readers met is
+/// Everything there is damaged.
+fn rot_all(bench: &Bench, leaf: usize) {
+    used_sectors(bench, leaf).into_iter().for_each(|n| rot(bench, leaf, n));
+}
+
+/// The first leaf that has the beginning of the file, or else the first: in a small dRAID others
+/// have nothing but parity, which no reader looks at, or nothing.
+fn first_with_data(bench: &Bench, seed: u64) -> usize {
+    let mut record = vec![0; RECORD];
+    Rng::new(seed).fill(&mut record);
+    let begins = |leaf: usize, n: &u64| {
+        bytes_at(&bench.devices[leaf], BLOCKS_AT + n * SECTOR, 64) == record[..64]
+    };
+    let mut leaves = 0..bench.devices.len();
+    let has_it = |leaf: &usize| used_sectors(bench, *leaf).iter().any(|n| begins(*leaf, n));
+    leaves.find(has_it).unwrap_or(0)
+}
+
+/// A pool is read of which a leaf is rotten all over, metadata included: what readers met is
 /// right on the device, is counted once, and is met by no reader again; a scrub does the rest.
 #[test]
 fn what_readers_meet_is_written_anew() {
@@ -104,6 +121,8 @@ fn what_readers_meet_is_written_anew() {
         (Shape::Mirror3, false),
         (Shape::Raidz1, false),
         (Shape::Raidz2, true),
+        (Shape::Draid1, false),
+        (Shape::Draid2, false),
     ];
     for (seed, (shape, is_encrypted)) in (400..).zip(shapes) {
         let bench = Rt::simulate(seed, |rt| {
@@ -112,8 +131,8 @@ fn what_readers_meet_is_written_anew() {
             let mut bench = bench.encrypted(is_encrypted);
             let (pool, file) = with_a_file(&mut bench, seed);
             pool.sync().unwrap();
-            let before = copies(&bench);
-            rot_all(&bench, 0);
+            let (before, leaf) = (copies(&bench), first_with_data(&bench, seed));
+            rot_all(&bench, leaf);
             read_file(&pool, file, seed);
             pool.wait_for_read_repairs();
             let found = are_mended(&pool, &bench, &before, &case);
@@ -121,7 +140,7 @@ fn what_readers_meet_is_written_anew() {
             let done = pool.view().faults().read_repairs();
             assert!(done.blocks > 3 && done.bytes > done.blocks * 4096, "{case}: {done:?}");
             assert_eq!(done.refused, 0, "{case}: {done:?}");
-            blame(&pool, &[0], &case);
+            blame(&pool, &[leaf], &case);
             // Blocks that were in memory before come later, and so do the last ones.
             let is_clean = (0..6).any(|_| {
                 pool.forget_errors(None).unwrap();

@@ -1,6 +1,6 @@
 //! Sums and differences of snapshots.
 
-use super::{BlockStats, ClassStats, DatasetStats, Snapshot, StageStats, VdevStats};
+use super::{BlockStats, ClassStats, DatasetStats, ReadRepairs, Snapshot, StageStats, VdevStats};
 
 impl VdevStats {
     fn since(&self, earlier: &Self) -> Self {
@@ -100,6 +100,13 @@ impl Snapshot {
         out.cache.ahead_used_bytes = now.ahead_used_bytes.saturating_sub(then.ahead_used_bytes);
         out.cache.ahead_wasted_bytes =
             now.ahead_wasted_bytes.saturating_sub(then.ahead_wasted_bytes);
+        let (now, then) = (self.read_repairs, earlier.read_repairs);
+        out.read_repairs = ReadRepairs {
+            blocks: now.blocks.saturating_sub(then.blocks),
+            bytes: now.bytes.saturating_sub(then.bytes),
+            refused: now.refused.saturating_sub(then.refused),
+            passed_over: now.passed_over.saturating_sub(then.passed_over),
+        };
         out
     }
 }

@@ -26,6 +26,7 @@ mod take;
 
 pub use device::{Histogram, StoreUsage};
 
+use crate::faults::ReadRepairs;
 use crate::live::TxgRecord;
 use serde::{Deserialize, Serialize};
 use vdev::queue::ClassCounts;
@@ -72,6 +73,8 @@ pub struct Snapshot {
     pub txgs: Vec<TxgRecord>,
     /// The block cache.
     pub cache: CacheStats,
+    /// What became of blocks of which readers met bad copies, since errors were cleared last.
+    pub read_repairs: ReadRepairs,
 }
 
 /// A vdev of the pool. Of inner vdevs `io` is the sum of what is below.

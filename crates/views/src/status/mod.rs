@@ -1,7 +1,8 @@
 //! The health of pools as `zpool status` words it.
 //!
 //! Sections of zinc's own follow if they are not empty: `salvage:` lists structures that could not
-//! be read and were not needed, `faults:` the blocks that were read in spite of damage. No line is longer than a reader
+//! be read and were not needed, `faults:` the blocks that were read in spite of damage, and
+//! `read repair:` how many of such blocks were made whole for that. No line is longer than a reader
 //! can take in.
 
 mod activity;
@@ -15,12 +16,13 @@ use crate::stores;
 use engine::devices::price::Prices;
 use engine::live::SpaceClass;
 use engine::pools::{
-    CandidateState, CheckpointNote, ExpansionNote, PoolFacts, RebuildState, Removal, ScanProgress,
-    ScanState, Section, ShortDevice, Status, VdevView,
+    CandidateState, CheckpointNote, ExpansionNote, PoolFacts, ReadRepairs, RebuildState, Removal,
+    ScanProgress, ScanState, Section, ShortDevice, Status, VdevView,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use term::escape::line;
+use term::human::nicenum;
 
 /// Faults shown in a report that is not verbose.
 const FAULTS_SHOWN: usize = 10;
@@ -116,6 +118,7 @@ impl View {
             }
         }
         t.push_str(&self.fault_lines(pool));
+        t.push_str(&read_repair_line(pool.read_repairs));
         t
     }
 
@@ -207,6 +210,13 @@ impl View {
             put("short", Value::Array(short));
         }
         put("faults", json::number(pool.faults, int));
+        let repairs = pool.read_repairs;
+        let repairs = json!({
+            "blocks": json::number(repairs.blocks, int),
+            "bytes": json::number(repairs.bytes, int),
+            "refused": json::number(repairs.refused, int),
+        });
+        put("read_repairs", repairs);
         Value::Object(map)
     }
 
@@ -359,6 +369,25 @@ fn bounded(text: &str) -> String {
             format!("{shown} (and {} more characters)", rest.chars().count())
         }
     }
+}
+
+/// What became of the bad copies that readers met, if there were any.
+fn read_repair_line(repairs: ReadRepairs) -> String {
+    let ReadRepairs { blocks, bytes, refused, .. } = repairs;
+    let mut t = String::new();
+    if bytes > 0 || refused > 0 {
+        let plural = if blocks == 1 { "" } else { "s" };
+        let bytes = nicenum(bytes);
+        let _ = write!(
+            t,
+            "\nread repair: {blocks} block{plural} repaired after reads, {bytes} written"
+        );
+        if refused > 0 {
+            let _ = write!(t, "; {refused} could not be repaired");
+        }
+        t.push('\n');
+    }
+    t
 }
 
 /// The state of a pool in its labels.
@@ -517,5 +546,17 @@ mod tests {
         let long = bounded(&"é".repeat(5000));
         assert!(long.ends_with("é (and 4600 more characters)"), "{long}");
         assert!(some_of(&vec!["x".repeat(100_000); 100]).len() < 2000);
+    }
+
+    #[test]
+    fn what_reads_have_repaired_is_said_if_there_is_any() {
+        let one = ReadRepairs { blocks: 1, bytes: 4096, ..Default::default() };
+        assert_eq!(read_repair_line(ReadRepairs { blocks: 3, ..Default::default() }), "");
+        let line = "\nread repair: 1 block repaired after reads, 4K written\n";
+        assert_eq!(read_repair_line(one), line);
+        let more = ReadRepairs { blocks: 12, refused: 2, ..one };
+        assert!(
+            read_repair_line(more).contains("12 blocks") && read_repair_line(more).contains("; 2 ")
+        );
     }
 }
