@@ -13,7 +13,7 @@ impl Pool {
     pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
         let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
         if objset.phys().kind != ObjsetKind::Zfs {
-            return Err(Error::Refused(PoolRefusal::NotFilesystem(name.to_owned())));
+            return Err(Error::refused(self.name(), PoolRefusal::NotFilesystem(name.to_owned())));
         }
         Ok(Filesystem::open(objset)?)
     }
@@ -23,7 +23,7 @@ impl Pool {
     pub fn volume(&self, name: &str) -> Result<Volume> {
         let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
         if objset.phys().kind != ObjsetKind::Zvol {
-            return Err(Error::Refused(PoolRefusal::NotVolume(name.to_owned())));
+            return Err(Error::refused(self.name(), PoolRefusal::NotVolume(name.to_owned())));
         }
         Ok(Volume::open(&objset)?)
     }

@@ -191,8 +191,13 @@ pub enum Error {
         /// Why.
         cause: device::Error,
     },
-    /// The pool, or its devices, do not allow it.
-    Refused(PoolRefusal),
+    /// The state of the pool or of its devices does not allow it.
+    Refused {
+        /// The pool.
+        pool: String,
+        /// Why.
+        why: PoolRefusal,
+    },
     /// What is stored, or what a change would make of it, contradicts itself.
     Inconsistent {
         /// What is wrong.
@@ -265,6 +270,11 @@ impl From<zpl::Error> for Error {
 }
 
 impl Error {
+    /// `pool` does not do it, for this reason.
+    pub(crate) fn refused(pool: &str, why: impl Into<PoolRefusal>) -> Self {
+        Self::Refused { pool: pool.to_owned(), why: why.into() }
+    }
+
     /// `doing` something to `pool` failed.
     pub(crate) fn failed(pool: &str, doing: &'static str, cause: impl Into<Cause>) -> Self {
         Self::Failed { pool: pool.to_owned(), doing, cause: cause.into() }
@@ -369,7 +379,7 @@ impl fmt::Display for Error {
             }
             Self::InUse { pool } => write!(f, "pool '{pool}' is in use elsewhere"),
             Self::Device { pool, cause } => write!(f, "pool '{pool}': {cause}"),
-            Self::Refused(why) => write!(f, "{why}"),
+            Self::Refused { why, .. } => write!(f, "{why}"),
             Self::Inconsistent { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool '{pool}' has stopped: {cause}"),
             Self::Suspended { pool, cause } => write!(f, "pool '{pool}' is suspended: {cause}"),

@@ -1,6 +1,7 @@
 //! The hints of the engine, as options and commands of zinc.
 
 use engine::Hint;
+use engine::pool_refusals::Ongoing;
 use term::escape::word;
 
 /// A hint, in words for a user at a terminal.
@@ -76,6 +77,29 @@ pub fn text(hint: &Hint) -> String {
     fixed.to_owned()
 }
 
+/// How what runs in a pool is waited for, and ended where that is possible.
+fn until_it_ends(what: Ongoing) -> &'static str {
+    match what {
+        Ongoing::Scrub => {
+            "`zinc zpool wait -t scrub` waits for its end; `zinc zpool scrub -s` cancels it"
+        }
+        Ongoing::Resilver | Ongoing::Rebuild => "`zinc zpool wait -t resilver` waits for its end",
+        Ongoing::Initialize => {
+            "`zinc zpool wait -t initialize` waits for its end; `zinc zpool initialize -c` cancels \
+             it"
+        }
+        Ongoing::Trim => {
+            "`zinc zpool wait -t trim` waits for its end; `zinc zpool trim -c` cancels it"
+        }
+        Ongoing::Removal | Ongoing::OtherRemoval | Ongoing::OwnRemoval => {
+            "`zinc zpool wait -t remove` waits for its end; `zinc zpool remove -s` cancels it"
+        }
+        Ongoing::Expansion => "`zinc zpool wait -t raidz_expand` waits for its end",
+        // The engine may learn of more that runs.
+        _ => "`zinc zpool wait` waits for its end",
+    }
+}
+
 /// Hints of imports.
 fn of_import(hint: &Hint) -> Option<&'static str> {
     Some(match hint {
@@ -101,6 +125,8 @@ fn about(hint: &Hint) -> String {
             word(name)
         ),
         Hint::ImportByGuid(guid) => format!("`zinc zpool import {guid} NEWNAME` gives it another"),
+        Hint::AwaitEnd(what) => until_it_ends(*what).to_owned(),
+        Hint::ListDevices => "`zinc zpool status` lists the devices of the pool".to_owned(),
         Hint::Record => "`zinc top --record FILE POOL` makes one".to_owned(),
         Hint::DestroyBelow(one) => {
             format!("use '-r' to destroy them too: '{one}' and all others below")

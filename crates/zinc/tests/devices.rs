@@ -121,7 +121,8 @@ fn a_device_is_taken_out_and_used_again() {
     assert!(why.contains("cannot offline a: no valid replicas"), "{why}");
     // What is used already is not taken out to be put back.
     place.ok("zpool online tank a");
-    assert!(place.fails("zpool online tank nix").contains("no such device in pool"));
+    let why = place.fails("zpool online tank nix");
+    assert!(why.contains("no such device in pool") && why.contains("hint: `zinc zpool status`"));
     assert!(place.fails("zpool offline tank mirror-0").contains("cannot offline mirror-0"));
     fill(&place, "one", |words| place.ok(words));
     place.ok("zpool online tank b");

@@ -93,7 +93,7 @@ fn a_work_that_was_cut_off_goes_on() {
     server.wait().unwrap();
     has(&place.ok("zpool status -t tank"), &["% trimmed, started at "]);
     let why = place.fails("zpool trim tank b");
-    has(&why, &["currently trimming"]);
+    has(&why, &["currently trimming", "hint: `zinc zpool wait -t trim`", "`zinc zpool trim -c`"]);
     place.ok("zpool trim -c tank b");
     has(&place.ok("zpool status -t tank"), &["(untrimmed)"]);
     place.ok("zpool export tank");

@@ -18,7 +18,7 @@ impl From<pool::Error> for Error {
             P::Dmu(below) => return below.clone().into(),
             P::Dsl(below) => return below.clone().into(),
             P::Zpl(below) => return below.clone().into(),
-            P::Refused(why) => return of_refusal(why.clone()),
+            P::Refused { pool, why } => return of_refusal(pool, why.clone()),
             P::Inconsistent { .. } => return Self::new(ErrorKind::Damaged).because(e),
             P::Search { path, .. } => (ErrorKind::Search, Place::Path(path.clone())),
             P::NoSuchFeature { name } => return of_feature(Rule::NoSuchFeature, name),
@@ -54,8 +54,9 @@ impl From<pool::Error> for Error {
     }
 }
 
-/// A pool does not do what it is asked to: the place is what stands in the way, if it has a name.
-fn of_refusal(why: PoolRefusal) -> Error {
+/// A pool does not do what it is asked to: the place is what stands in the way, or the pool where
+/// that has no name.
+fn of_refusal(pool: &str, why: PoolRefusal) -> Error {
     use PoolRefusal as R;
     let place = match &why {
         R::Devices(
@@ -84,11 +85,10 @@ fn of_refusal(why: PoolRefusal) -> Error {
         | R::KeyNeeded(name) => Some(Place::Dataset(name.clone())),
         _ => None,
     };
-    let error = Error::new(ErrorKind::PoolRefused(why.clone())).because(pool::Error::Refused(why));
-    match place {
-        Some(place) => error.at(place),
-        None => error,
-    }
+    let pool = pool.to_owned();
+    let place = place.unwrap_or_else(|| Place::Pool(pool.clone()));
+    let kind = ErrorKind::PoolRefused(why.clone());
+    Error::new(kind).at(place).because(pool::Error::Refused { pool, why })
 }
 
 /// A feature may not be enabled.

@@ -2,7 +2,7 @@
 
 use crate::faults::ImportRefusal;
 use dsl::Refusal;
-use pool::{PoolRefusal, VdevFault};
+use pool::{DeviceFault, Ongoing, PoolRefusal, VdevFault};
 use repair::RepairRefusal;
 use std::path::PathBuf;
 
@@ -50,6 +50,10 @@ pub enum Hint {
     OlderStates,
     /// Repair the pool, or copy out what can be read.
     RepairOrRescue,
+    /// Wait until this has ended, or end it where that is possible.
+    AwaitEnd(Ongoing),
+    /// Look which devices the pool has.
+    ListDevices,
     /// Import it although it was destroyed.
     Undestroy,
     /// Import it although another host used it last, when none has it open.
@@ -139,10 +143,17 @@ impl Hint {
         })
     }
 
-    /// What can be done about a refusal of a pool, beside what the refusal itself says has to end.
+    /// What can be done about a refusal of a pool.
     pub(super) fn of_pool_refusal(why: &PoolRefusal) -> Option<Self> {
         Some(match why {
-            PoolRefusal::FeatureNotEnabled(name) => Self::EnableFeature(name),
+            PoolRefusal::Ongoing(Ongoing::PausedScrub) => return None,
+            PoolRefusal::Ongoing(what) => Self::AwaitEnd(*what),
+            PoolRefusal::Devices(DeviceFault::NotInPool | DeviceFault::NotRaidz) => {
+                Self::ListDevices
+            }
+            PoolRefusal::FeatureNotEnabled(name) | PoolRefusal::FeatureNeeded(name) => {
+                Self::EnableFeature(name)
+            }
             PoolRefusal::Layout(VdevFault::ExpansionOff) => Self::EnableFeature("raidz_expansion"),
             PoolRefusal::LogNotReplayed(_) | PoolRefusal::KeyNeeded(_) => Self::LoadKey,
             _ => return None,

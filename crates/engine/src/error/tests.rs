@@ -71,19 +71,27 @@ fn a_pool_that_is_not_repaired_says_what_to_do_first() {
 
 #[test]
 fn a_refusal_of_a_pool_says_where_and_what_to_do() {
-    let of = |why: PoolRefusal| Error::from(pool::Error::Refused(why));
+    let of = |why| Error::from(pool::Error::Refused { pool: "tank".to_owned(), why });
     let error = of(PoolRefusal::FeatureNotEnabled("draid"));
     assert_eq!(error.place(), Some(&Place::Property("feature@draid".to_owned())));
     assert_eq!(error.hint(), Some(&Hint::EnableFeature("draid")));
     assert_eq!(error.to_string(), "feature@draid is not enabled");
     let error = of(PoolRefusal::KeyNeeded("tank/a".to_owned()));
     assert_eq!((error.dataset(), error.hint()), (Some("tank/a"), Some(&Hint::LoadKey)));
-    let error = of(DeviceFault::NotOpened("sdb".to_owned()).into());
+    let error = of(PoolRefusal::from(DeviceFault::NotOpened("sdb".to_owned())));
     assert_eq!(error.place(), Some(&Place::Device("sdb".to_owned())));
-    // What runs has no name, and is said by the refusal.
-    let error = of(Ongoing::Scrub.into());
-    assert_eq!((error.place(), error.hint()), (None, None));
+    // What runs has no name, but the pool that it runs in does.
+    let error = of(PoolRefusal::from(Ongoing::Scrub));
+    assert_eq!(error.place(), Some(&Place::Pool("tank".to_owned())));
+    assert_eq!(error.hint(), Some(&Hint::AwaitEnd(Ongoing::Scrub)));
     assert_eq!(error.kind(), &ErrorKind::PoolRefused(PoolRefusal::Ongoing(Ongoing::Scrub)));
+    assert_eq!(error.to_string(), "currently scrubbing; cancel that scrub first");
+    let error = of(PoolRefusal::from(DeviceFault::NotInPool));
+    assert_eq!(error.place(), Some(&Place::Pool("tank".to_owned())));
+    assert_eq!(error.hint(), Some(&Hint::ListDevices));
+    // Not even a pause that is one already is without a place.
+    let error = of(PoolRefusal::from(Ongoing::PausedScrub));
+    assert_eq!((error.place().is_some(), error.hint()), (true, None));
 }
 
 #[test]

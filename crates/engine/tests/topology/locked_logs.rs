@@ -122,13 +122,18 @@ fn nothing_that_ends_logs_is_done_before_the_key_is_loaded() {
     let pool = bench.import_locked();
     let log = guid(&pool, 1);
     let refused = |result: pool::Result<()>| match result.unwrap_err() {
-        pool::Error::Refused(PoolRefusal::LogNotReplayed(dataset)) => assert_eq!(dataset, "tank"),
+        pool::Error::Refused { why: PoolRefusal::LogNotReplayed(dataset), .. } => {
+            assert_eq!(dataset, "tank");
+        }
         other => panic!("{other}"),
     };
     pool.start_work(log, LeafWork::Initialize, 1).unwrap();
     refused(pool.remove_log(log));
     let runs = pool.start_work(log, LeafWork::Initialize, 1).unwrap_err();
-    assert!(matches!(runs, pool::Error::Refused(PoolRefusal::Ongoing(_))), "it was ended: {runs}");
+    assert!(
+        matches!(runs, pool::Error::Refused { why: PoolRefusal::Ongoing(_), .. }),
+        "it was ended: {runs}"
+    );
     pool.cancel_work(log, LeafWork::Initialize).unwrap();
     refused(pool.offline_leaf(log, OfflineMode::Offline));
     refused(pool.offline_leaf(log, OfflineMode::FaultedForNow));
@@ -148,7 +153,10 @@ fn a_mirror_is_not_split_before_the_key_is_loaded() {
     let pool = bench.import_locked();
     let why = pool.split("half", &[guid(&pool, 1)]).err().unwrap();
     let of_log = PoolRefusal::LogNotReplayed("tank".to_owned());
-    assert!(matches!(&why, pool::Error::Refused(refusal) if *refusal == of_log), "{why}");
+    assert!(
+        matches!(&why, pool::Error::Refused { why: refusal, .. } if *refusal == of_log),
+        "{why}"
+    );
     pool.export().unwrap();
     has_all(&bench, "after the refusal");
 }

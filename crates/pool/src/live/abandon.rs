@@ -16,8 +16,7 @@
 use super::LivePool;
 use super::datasets::NewFilesystem;
 use super::shared::TaskCx;
-use crate::error::Result;
-use crate::live::config_edit::refused;
+use crate::error::{Error, Result};
 use crate::refusal::PoolRefusal;
 use dsl::{Dataset, Dsl};
 use ondisk::{BlkPtr, mos};
@@ -37,26 +36,26 @@ pub enum AbandonedHead {
 }
 
 /// What can become of a head, and the snapshots in the way.
-fn outcome_for(dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
+fn outcome_for(pool: &str, dsl: &Dsl, head: &Dataset) -> Result<AbandonedHead> {
     let is_whole = |d: &Dataset| dsl.objset(d).is_ok();
     let snapshots = dsl.snapshots(head)?;
     if let Some(snapshot) = snapshots.iter().rev().find(|s| is_whole(s)) {
         return Ok(AbandonedHead::RolledBack(snapshot.name.clone()));
     }
     if !snapshots.is_empty() {
-        return Err(refused(PoolRefusal::UnreadableSnapshots(head.name.clone())));
+        return Err(Error::refused(pool, PoolRefusal::UnreadableSnapshots(head.name.clone())));
     }
     if let Some(origin) = dsl.origin(&head.dir)? {
         return match is_whole(&dsl.by_name(&origin)?) {
             true => Ok(AbandonedHead::AsCloned(origin)),
-            false => Err(refused(PoolRefusal::UnreadableOrigin(head.name.clone()))),
+            false => Err(Error::refused(pool, PoolRefusal::UnreadableOrigin(head.name.clone()))),
         };
     }
     let is_root = head.dir.object == dsl.root()?.object;
     let is_needed = is_root || !dsl.child_names(&head.dir)?.is_empty();
     match is_needed {
         true if dsl.key_object(&head.dir)?.is_some() => {
-            Err(refused(PoolRefusal::KeyNeeded(head.name.clone())))
+            Err(Error::refused(pool, PoolRefusal::KeyNeeded(head.name.clone())))
         }
         true => Ok(AbandonedHead::Emptied),
         false => Ok(AbandonedHead::Destroyed),
@@ -68,10 +67,10 @@ impl TaskCx<'_> {
         let dsl = self.datasets();
         let head = dsl.by_name(name)?;
         if dsl.objset(&head).is_ok() {
-            return Err(refused(PoolRefusal::Readable(name.to_owned())));
+            return Err(self.shared.refused(PoolRefusal::Readable(name.to_owned())));
         }
         self.check_unused(&head)?;
-        let way = outcome_for(dsl, &head)?;
+        let way = outcome_for(self.shared.pool(), dsl, &head)?;
         match &way {
             AbandonedHead::RolledBack(snapshot) => {
                 dsl::write::check_rollback(&self.dsl(), dsl, snapshot, true)?;

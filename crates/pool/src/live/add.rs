@@ -27,7 +27,6 @@ use super::evacuate::check_layout;
 use super::shared::{Shared, TaskCx};
 use crate::alloc::{TopSpec, init_top};
 use crate::error::Result;
-use crate::live::config_edit::refused;
 use crate::open::Pool;
 use crate::refusal::PoolRefusal;
 use crate::scan::{FoundLeaf, LabelView};
@@ -50,15 +49,15 @@ impl TaskCx<'_> {
     /// Refuses what a pool like this one cannot have.
     fn check_new_tops(&self, root: &VdevConfig, new: &[VdevConfig]) -> Result<()> {
         if new.iter().any(is_draid) && !self.shared.features.is_enabled("draid") {
-            return Err(refused(PoolRefusal::FeatureNotEnabled("draid")));
+            return Err(self.shared.refused(PoolRefusal::FeatureNotEnabled("draid")));
         }
         // What is removed, or leaves, is mapped to devices and mirrors.
         if root.children.iter().any(|top| top.indirect_object.unwrap_or(0) != 0) {
-            check_layout(root.children.iter().chain(new))?;
+            check_layout(self.shared.pool(), root.children.iter().chain(new))?;
         }
         let has_class = |top: &VdevConfig| top.alloc_bias.is_some() && !top.is_log;
         if self.zap_map()?.is_none() && new.iter().any(has_class) {
-            return Err(refused(PoolRefusal::NoVdevTables("such a vdev")));
+            return Err(self.shared.refused(PoolRefusal::NoVdevTables("such a vdev")));
         }
         Ok(())
     }
@@ -126,7 +125,8 @@ impl LivePool {
                 let config = cx.shared.config.lock();
                 config.root.children.iter().map(|c| c.id + 1).max().unwrap_or(0)
             };
-            let new = new_tops(&tops, first, cx.tx.txg(), ashift, &devices, &mut guid)?;
+            let new =
+                new_tops(cx.shared.pool(), &tops, first, cx.tx.txg(), ashift, &devices, &mut guid)?;
             cx.add_tops(new, &devices)
         })
     }

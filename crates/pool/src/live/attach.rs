@@ -25,12 +25,12 @@
 
 use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
-use super::config_edit::{AttachKind, bad, parent_of, refused, top_of, with_child, without_child};
+use super::config_edit::{AttachKind, bad, parent_of, top_of, with_child, without_child};
 use super::create::{guid_from, new_vdev_zap, set_member};
 use super::leaves::is_out_of_use;
 use super::shared::{Shared, TXGS_ALIVE, TaskCx};
 use super::vdevs::aux_label;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::refusal::{DeviceFault, Ongoing, VdevFault};
 use device::WriteDeviceRef;
 use dmu::Zap;
@@ -142,7 +142,7 @@ impl TaskCx<'_> {
     ) -> Result<()> {
         if let Some(device) = side.device().map(|device| self.shared.guarded(device)) {
             let facts = self.shared.config.lock().facts.clone();
-            let top = top_of(planned, side.guid)?;
+            let top = top_of(self.shared.pool(), planned, side.guid)?;
             let list = facts.for_label(PoolState::Active, 0, planned, top, side.guid);
             let written = label::initialise(device.as_ref(), &list);
             written.map_err(|e| self.shared.failed("writing labels", e))?;
@@ -162,24 +162,24 @@ impl Shared {
             let device = side.device().filter(|_| c.guid == side.guid)?;
             Some(LeafOpen::Writable(Arc::clone(device)))
         };
-        let ashift = top_of(planned, side.guid)?.ashift.unwrap_or(9).min(63);
+        let ashift = top_of(self.pool(), planned, side.guid)?.ashift.unwrap_or(9).min(63);
         if side.device().is_some_and(|d| u64::from(d.sector_size()) > 1 << ashift) {
-            return Err(refused(DeviceFault::LargerSectors));
+            return Err(self.refused(DeviceFault::LargerSectors));
         }
         let tree = self.reader.vdevs();
         let next = tree.successor(&self.rt, planned, &mut open).map_err(|e| bad(&e))?;
         match next.is_written(side.guid) {
             true => Ok(next),
-            false => Err(refused(DeviceFault::TooSmall)),
+            false => Err(self.refused(DeviceFault::TooSmall)),
         }
     }
 
     /// A rebuild and a resilver do not go on beside each other.
     fn check_no_other(&self, kind: ResilverKind) -> Result<()> {
         match kind {
-            ResilverKind::Healing if self.is_rebuilding() => Err(refused(Ongoing::Rebuild)),
+            ResilverKind::Healing if self.is_rebuilding() => Err(self.refused(Ongoing::Rebuild)),
             ResilverKind::Sequential if self.is_resilver_under_way() => {
-                Err(refused(Ongoing::Resilver))
+                Err(self.refused(Ongoing::Resilver))
             }
             _ => Ok(()),
         }
@@ -193,13 +193,13 @@ impl Shared {
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
             if cx.shared.removals.running().is_some() {
-                return Err(refused(Ongoing::Removal));
+                return Err(cx.shared.refused(Ongoing::Removal));
             }
             let shared = cx.shared;
             shared.check_no_other(side.resilver)?;
             let root = shared.config.lock().root.clone();
             if side.only_for_failed && !is_out_of_use(&shared.reader.vdevs(), leaf) {
-                return Err(refused(DeviceFault::BackInUse));
+                return Err(shared.refused(DeviceFault::BackInUse));
             }
             let mut new = side.config(cx.tx.txg());
             if how == AttachKind::Spare {
@@ -212,16 +212,16 @@ impl Shared {
             }
             let mut new = VdevConfig::decode(&new.done()).map_err(|e| bad(&e))?;
             // All that can be refused is, before anything is written.
-            let top = top_of(&root, leaf)?;
+            let top = top_of(shared.pool(), &root, leaf)?;
             if side.resilver == ResilverKind::Sequential {
                 shared.check_rebuild(top)?;
                 cx.mark_rebuilt(&mut new)?;
             }
-            let planned = with_child(&root, leaf, (&new, how), around)?;
+            let planned = with_child(shared.pool(), &root, leaf, (&new, how), around)?;
             let next = shared.tree_with(&planned, &side)?;
             cx.take_in(&planned, &side, &mut new)?;
             let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
-            let root = with_child(&root, leaf, (&new, how), around)?;
+            let root = with_child(shared.pool(), &root, leaf, (&new, how), around)?;
             // Blocks of the txgs that are open by now may have been written, for an intent log.
             let last = cx.tx.txg() + TXGS_ALIVE - 1;
             next.has_missed(guid, &std::iter::once(FIRST_TXG..=last).collect());
@@ -243,7 +243,7 @@ impl Shared {
     pub(super) fn detach(&self, leaf: u64) -> Result<()> {
         self.check_no_checkpoint()?;
         let root = self.config.lock().root.clone();
-        without_child(&root, leaf)?;
+        without_child(self.pool(), &root, leaf)?;
         // A spare goes back to where it was taken from.
         let spare = root.find(leaf).filter(|v| v.is_spare);
         let spare = spare.map(|v| v.path.clone().unwrap_or_default());
@@ -257,7 +257,7 @@ impl Shared {
             self.aux_sizes.lock().insert(leaf, device.size());
         }
         if !tree.top_is_complete_without(leaf) {
-            return Err(refused(DeviceFault::NoReplicas));
+            return Err(self.refused(DeviceFault::NoReplicas));
         }
         drop(tree);
         self.end_works_on(leaf);
@@ -266,7 +266,7 @@ impl Shared {
             let shared = cx.shared;
             let root = shared.config.lock().root.clone();
             let gone = root.find(leaf).cloned();
-            let left = without_child(&root, leaf)?;
+            let left = without_child(shared.pool(), &root, leaf)?;
             let is_spare = |root: &VdevConfig, guid: u64| root.find(guid).map(|v| v.is_spare);
             let spares = root.walk().filter(|v| v.is_spare).map(|v| v.guid);
             let kept: Vec<u64> = spares.filter(|n| is_spare(&left, *n) == Some(false)).collect();
@@ -274,7 +274,7 @@ impl Shared {
             let tree = shared.reader.vdevs();
             // Only this txg may have seen that what stays was cut short.
             if !tree.top_is_complete_without(leaf) {
-                return Err(refused(DeviceFault::NoReplicas));
+                return Err(shared.refused(DeviceFault::NoReplicas));
             }
             let next = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
             if let Some(gone) = &gone {
@@ -346,7 +346,12 @@ impl Shared {
 }
 
 /// The device of a specification of one.
-fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<NewChild> {
+fn one_device(
+    pool: &str,
+    rt: &rt::Rt,
+    spec: &VdevSpec,
+    device: WriteDeviceRef,
+) -> Result<NewChild> {
     match spec {
         VdevSpec::Leaf { path, is_file } => {
             let what = NewChildKind::Device { is_file: *is_file, device };
@@ -354,7 +359,7 @@ fn one_device(rt: &rt::Rt, spec: &VdevSpec, device: WriteDeviceRef) -> Result<Ne
             let (guid, path) = (guid_from(rt)(), path.clone());
             Ok(NewChild { guid, path, what, resilver, only_for_failed: false })
         }
-        _ => Err(refused(VdevFault::AttachGroup)),
+        _ => Err(Error::refused(pool, VdevFault::AttachGroup)),
     }
 }
 
@@ -381,11 +386,14 @@ impl LivePool {
         device: WriteDeviceRef,
         kind: ResilverKind,
     ) -> Result<()> {
-        let new = NewChild { resilver: kind, ..one_device(&self.shared.rt, spec, device)? };
+        let new = NewChild {
+            resilver: kind,
+            ..one_device(self.shared.pool(), &self.shared.rt, spec, device)?
+        };
         let raidz = |v: &VdevConfig| v.guid == leaf && matches!(v.kind, VdevKind::Raidz { .. });
         if self.shared.config.lock().root.children.iter().any(raidz) {
             if kind == ResilverKind::Sequential {
-                return Err(refused(VdevFault::NotSequential));
+                return Err(self.shared.refused(VdevFault::NotSequential));
             }
             return self.shared.widen(leaf, &new);
         }
@@ -431,7 +439,10 @@ impl LivePool {
         device: WriteDeviceRef,
         kind: ResilverKind,
     ) -> Result<()> {
-        let new = NewChild { resilver: kind, ..one_device(&self.shared.rt, spec, device)? };
+        let new = NewChild {
+            resilver: kind,
+            ..one_device(self.shared.pool(), &self.shared.rt, spec, device)?
+        };
         self.shared.attach((leaf, AttachKind::Replacing), &new)?;
         self.start_resilver(kind)
     }

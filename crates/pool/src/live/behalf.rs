@@ -182,7 +182,7 @@ impl LivePool {
     /// As [`LivePool::volume`].
     pub fn volume_to_set(&self, name: &str, property: &str) -> Result<Volume> {
         let head = self.head_to_set(name, property)?;
-        Self::volume_of(name, &head)
+        self.volume_of(name, &head)
     }
 
     /// A file system, to set a property that is kept in it: for a user who may.

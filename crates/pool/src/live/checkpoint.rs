@@ -24,7 +24,7 @@
 use super::LivePool;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::refusal::{Ongoing, PoolRefusal};
 use crate::removal::CheckpointState;
 use dmu::{Zap, ZapValue, zap};
@@ -47,10 +47,12 @@ impl TaskCx<'_> {
     /// Keeps the state of the last durable txg. Runs before anything is freed in this one.
     fn make_checkpoint(&self) -> Result<()> {
         let shared = self.shared;
-        let pool = || shared.pool();
+        let pool = || shared.pool().to_owned();
         match (shared.features.count(checkpoint::FEATURE), self.checkpoint_state()?) {
             (None, _) => {
-                return Err(refused(PoolRefusal::FeatureNotEnabled("zpool_checkpoint")));
+                return Err(self
+                    .shared
+                    .refused(PoolRefusal::FeatureNotEnabled("zpool_checkpoint")));
             }
             (_, CheckpointState::Exists) => return Err(Error::CheckpointExists { pool: pool() }),
             (_, CheckpointState::Discarding) => {
@@ -63,13 +65,13 @@ impl TaskCx<'_> {
             top.metaslab_array.is_some_and(|n| n != 0) && top.vdev_zap_top.unwrap_or(0) == 0
         };
         if tops.iter().any(is_bare) {
-            return Err(refused(PoolRefusal::NoVdevTables("a checkpoint")));
+            return Err(self.shared.refused(PoolRefusal::NoVdevTables("a checkpoint")));
         }
         if tops.iter().any(|top| top.removing) {
-            return Err(refused(Ongoing::Removal));
+            return Err(self.shared.refused(Ongoing::Removal));
         }
         if shared.reflows.running().is_some() {
-            return Err(refused(Ongoing::Expansion));
+            return Err(self.shared.refused(Ongoing::Expansion));
         }
         self.check_room(&pool())?;
         let mut kept = *shared.uberblock.lock();
@@ -90,9 +92,11 @@ impl TaskCx<'_> {
     fn begin_discard(&self) -> Result<()> {
         let shared = self.shared;
         match self.checkpoint_state()? {
-            CheckpointState::None => return Err(Error::NoCheckpoint { pool: shared.pool() }),
+            CheckpointState::None => {
+                return Err(Error::NoCheckpoint { pool: shared.pool().to_owned() });
+            }
             CheckpointState::Discarding => {
-                return Err(Error::CheckpointDiscarding { pool: shared.pool() });
+                return Err(Error::CheckpointDiscarding { pool: shared.pool().to_owned() });
             }
             CheckpointState::Exists => {}
         }
@@ -133,9 +137,9 @@ impl Shared {
         match self.features.count(checkpoint::FEATURE).unwrap_or(0) {
             0 => Ok(()),
             _ if self.discarding.load(Ordering::Relaxed) => {
-                Err(Error::CheckpointDiscarding { pool: self.pool() })
+                Err(Error::CheckpointDiscarding { pool: self.pool().to_owned() })
             }
-            _ => Err(Error::CheckpointExists { pool: self.pool() }),
+            _ => Err(Error::CheckpointExists { pool: self.pool().to_owned() }),
         }
     }
 

@@ -22,7 +22,7 @@
 
 use super::config::{Builder, FIRST_TXG, set_u64, unset};
 use crate::error::{Error, Result};
-use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
+use crate::refusal::{DeviceFault, VdevFault};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::nvlist::NvList;
 
@@ -67,15 +67,11 @@ pub(super) fn bad(e: &dyn std::fmt::Display) -> Error {
     Error::Inconsistent { what: e.to_string() }
 }
 
-pub(super) fn refused(why: impl Into<PoolRefusal>) -> Error {
-    Error::Refused(why.into())
-}
-
 /// The top-level vdev at or above a leaf.
-pub(super) fn top_of(root: &VdevConfig, leaf: u64) -> Result<&VdevConfig> {
+pub(super) fn top_of<'a>(pool: &str, root: &'a VdevConfig, leaf: u64) -> Result<&'a VdevConfig> {
     let mut tops = root.children.iter();
     let top = tops.find(|top| top.walk().any(|v| v.guid == leaf && v.kind.is_leaf()));
-    top.ok_or_else(|| refused(DeviceFault::NotInPool))
+    top.ok_or_else(|| Error::refused(pool, DeviceFault::NotInPool))
 }
 
 /// The vdev that has this one as a child.
@@ -130,26 +126,27 @@ fn with_other(vdev: &VdevConfig, guid: u64, other: &VdevConfig) -> Option<VdevCo
 
 /// The tree with `new` beside a leaf; `guid` is for a vdev that has to be made around both.
 pub(super) fn with_child(
+    pool: &str,
     root: &VdevConfig,
     leaf: u64,
     (new, how): (&VdevConfig, AttachKind),
     guid: u64,
 ) -> Result<VdevConfig> {
-    let missing = || refused(DeviceFault::NotInPool);
+    let missing = || Error::refused(pool, DeviceFault::NotInPool);
     let parent = parent_of(root, leaf).ok_or_else(missing)?;
     let old = parent.children.iter().find(|c| c.guid == leaf).ok_or_else(missing)?;
     // A distributed spare that stands in for nothing is a child as any other.
     let is_child = matches!(old.kind, VdevKind::DraidSpare { .. }) && !old.is_spare;
     if !matches!(old.kind, VdevKind::Disk | VdevKind::File) && !is_child {
-        return Err(refused(VdevFault::AttachToGroup));
+        return Err(Error::refused(pool, VdevFault::AttachToGroup));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);
     if how == AttachKind::Mirror && parent.kind != VdevKind::Mirror && !is_at_top {
-        return Err(refused(VdevFault::AttachBelow));
+        return Err(Error::refused(pool, VdevFault::AttachBelow));
     }
     // A spare that stands in is relieved by another spare, or by the device that it stands in for.
     if old.is_spare && parent.kind == VdevKind::Spare && how != AttachKind::Spare {
-        return Err(refused(VdevFault::AttachToSpare));
+        return Err(Error::refused(pool, VdevFault::AttachToSpare));
     }
     let changed = if parent.kind == how.kind() {
         let all = parent.children.iter().chain([new]).cloned().collect();
@@ -163,8 +160,8 @@ pub(super) fn with_child(
 }
 
 /// The tree without a side. The last spare that stands in for nothing any more is a device as any.
-pub(super) fn without_child(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
-    let no_sides = || refused(VdevFault::NoSides);
+pub(super) fn without_child(pool: &str, root: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
+    let no_sides = || Error::refused(pool, VdevFault::NoSides);
     let parent = parent_of(root, leaf).ok_or_else(no_sides)?;
     if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
         return Err(no_sides());
@@ -172,7 +169,7 @@ pub(super) fn without_child(root: &VdevConfig, leaf: u64) -> Result<VdevConfig> 
     let left: Vec<VdevConfig> =
         parent.children.iter().filter(|c| c.guid != leaf).cloned().collect();
     let changed = match left.as_slice() {
-        [] => return Err(refused(DeviceFault::NoReplicas)),
+        [] => return Err(Error::refused(pool, DeviceFault::NoReplicas)),
         [last] => {
             let mut last = last.clone();
             if parent.kind == VdevKind::Spare {
@@ -228,14 +225,14 @@ mod tests {
     fn a_side_that_comes_and_goes_leaves_the_tree_as_it_was() {
         for leaf in [103, 105] {
             for how in [AttachKind::Replacing, AttachKind::Spare] {
-                let with = with_child(&root(), leaf, (&new(200), how), 300).unwrap();
+                let with = with_child("pool", &root(), leaf, (&new(200), how), 300).unwrap();
                 let around = parent_of(&with, 200).unwrap();
                 assert_eq!((around.guid, &around.kind), (300, &how.kind()));
                 assert_eq!(guids(around), [300, leaf, 200]);
                 assert_eq!(around.asize.is_some(), leaf == 105);
-                let without = without_child(&with, 200).unwrap();
+                let without = without_child("pool", &with, 200).unwrap();
                 assert_eq!(without.to_nvlist(), root().to_nvlist());
-                let replaced = without_child(&with, leaf).unwrap();
+                let replaced = without_child("pool", &with, leaf).unwrap();
                 assert!(replaced.find(leaf).is_none() && replaced.find(300).is_none());
                 assert_eq!(replaced.find(200).unwrap().asize, root().find(leaf).unwrap().asize);
             }
@@ -245,10 +242,13 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let root = root();
-        assert!(with_child(&root, 103, (&new(200), AttachKind::Mirror), 300).is_err());
-        assert!(with_child(&root, 101, (&new(200), AttachKind::Replacing), 300).is_err());
-        assert!(with_child(&root, 999, (&new(200), AttachKind::Replacing), 300).is_err());
-        assert!(without_child(&root, 103).is_err() && without_child(&root, 105).is_err());
+        assert!(with_child("pool", &root, 103, (&new(200), AttachKind::Mirror), 300).is_err());
+        assert!(with_child("pool", &root, 101, (&new(200), AttachKind::Replacing), 300).is_err());
+        assert!(with_child("pool", &root, 999, (&new(200), AttachKind::Replacing), 300).is_err());
+        assert!(
+            without_child("pool", &root, 103).is_err()
+                && without_child("pool", &root, 105).is_err()
+        );
     }
 
     /// A device with a spare that is replaced: the spare goes by itself, or stays and is none any
@@ -257,15 +257,16 @@ mod tests {
     fn a_spare_beside_a_replacement() {
         let mut spare = new(200);
         set_u64(&mut spare, "is_spare", 1).unwrap();
-        let spared = with_child(&root(), 103, (&spare, AttachKind::Spare), 300).unwrap();
-        let both = with_child(&spared, 103, (&new(201), AttachKind::Replacing), 301).unwrap();
+        let spared = with_child("pool", &root(), 103, (&spare, AttachKind::Spare), 300).unwrap();
+        let both =
+            with_child("pool", &spared, 103, (&new(201), AttachKind::Replacing), 301).unwrap();
         assert_eq!(guids(parent_of(&both, 301).unwrap()), [300, 301, 103, 201, 200]);
-        let relieve = with_child(&spared, 200, (&new(202), AttachKind::Replacing), 302);
+        let relieve = with_child("pool", &spared, 200, (&new(202), AttachKind::Replacing), 302);
         assert!(relieve.unwrap_err().to_string().contains("only another spare"));
-        let done = without_child(&both, 103).unwrap();
+        let done = without_child("pool", &both, 103).unwrap();
         assert_eq!(guids(done.find(300).unwrap()), [300, 201, 200]);
         assert!(done.find(200).unwrap().is_spare);
-        let kept = without_child(&spared, 103).unwrap();
+        let kept = without_child("pool", &spared, 103).unwrap();
         assert!(!kept.find(200).unwrap().is_spare && kept.find(300).is_none());
     }
 }

@@ -27,7 +27,7 @@ use crate::alloc::{self, AllocOptions, Allocator, MovedSpec, SpaceMapRebuild, To
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::mapping;
 use crate::open::{Pool, READ_AHEAD_BYTES};
 use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
@@ -161,14 +161,14 @@ impl CreateOptions {
 pub type Devices = BTreeMap<String, WriteDeviceRef>;
 
 /// Sector exponent for these devices.
-fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<u32> {
+fn ashift_of(pool: &str, spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<u32> {
     let sector = |p: &str| devices.get(p).map_or(512, |d| d.sector_size());
     let largest = spec.leaves().into_iter().map(sector).max().unwrap_or(512);
     let device = largest.next_power_of_two().trailing_zeros();
     match wanted {
-        Some(n) if !(9..=16).contains(&n) => Err(refused(VdevFault::AshiftRange(n))),
+        Some(n) if !(9..=16).contains(&n) => Err(Error::refused(pool, VdevFault::AshiftRange(n))),
         Some(n) if n < device => {
-            Err(refused(VdevFault::AshiftBelowDevices { wanted: n, devices: device }))
+            Err(Error::refused(pool, VdevFault::AshiftBelowDevices { wanted: n, devices: device }))
         }
         Some(n) => Ok(n),
         // Disks that say 512 and have sectors of 4096 are the rule, and cannot be told.
@@ -180,13 +180,16 @@ fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<
 pub const DEVICE_MIN: u64 = 64 << 20;
 
 /// Bytes that can be allocated on a top-level vdev, parity included.
-fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
+fn asize_of(pool: &str, spec: &VdevSpec, devices: &Devices) -> Result<u64> {
     let size = |path: &str| -> Result<u64> {
-        let none = || refused(DeviceFault::NotOpened(path.to_owned()));
+        let none = || Error::refused(pool, DeviceFault::NotOpened(path.to_owned()));
         let size = devices.get(path).ok_or_else(none)?.size();
         if size < DEVICE_MIN {
             let (path, size_bytes, least_bytes) = (path.to_owned(), size, DEVICE_MIN);
-            return Err(refused(DeviceFault::BelowMinimum { path, size_bytes, least_bytes }));
+            return Err(Error::refused(
+                pool,
+                DeviceFault::BelowMinimum { path, size_bytes, least_bytes },
+            ));
         }
         Ok(ondisk::label::data_size(size))
     };
@@ -201,12 +204,12 @@ fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
         VdevSpec::Raidz { nparity, .. } => {
             if !(1..=3).contains(nparity) || n <= *nparity {
                 let (nparity, devices) = (*nparity, n);
-                return Err(refused(VdevFault::RaidzTooNarrow { nparity, devices }));
+                return Err(Error::refused(pool, VdevFault::RaidzTooNarrow { nparity, devices }));
             }
             Ok(smallest(leaves)? * n)
         }
         VdevSpec::Draid { nparity, ndata, nspares, .. } => {
-            let too_small = || refused(VdevFault::DraidTooSmall);
+            let too_small = || Error::refused(pool, VdevFault::DraidTooSmall);
             let disks = n.saturating_sub(*nspares);
             let asize = vdev::draid_asize(smallest(leaves)?, disks, nparity + ndata);
             asize.filter(|asize| *asize > 0).ok_or_else(too_small)
@@ -216,6 +219,7 @@ fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
 
 /// Configurations of new top-level vdevs, numbered from `first`.
 pub(super) fn new_tops(
+    pool: &str,
     tops: &[NewTop],
     first: u64,
     txg: u64,
@@ -225,8 +229,8 @@ pub(super) fn new_tops(
 ) -> Result<Vec<VdevConfig>> {
     let mut out = Vec::with_capacity(tops.len());
     for (top, id) in tops.iter().zip(first..) {
-        let ashift = ashift_of(&top.spec, devices, ashift)?;
-        let asize = asize_of(&top.spec, devices)?;
+        let ashift = ashift_of(pool, &top.spec, devices, ashift)?;
+        let asize = asize_of(pool, &top.spec, devices)?;
         let metaslab_shift = u64::from(alloc::metaslab_shift(asize));
         let ashift = u64::from(ashift);
         let numbers = TopNumbers { id, ashift, asize, metaslab_shift, create_txg: txg };
@@ -298,13 +302,21 @@ struct Plan {
 impl Plan {
     fn new(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Self> {
         if !options.tops.iter().any(|t| t.class == SpaceClass::Normal) {
-            return Err(refused(VdevFault::NoNormal));
+            return Err(Error::refused(&options.name, VdevFault::NoNormal));
         }
         let wanted = options.enabled_features()?;
         let mut guid = guid_from(rt);
-        let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
+        let tops = new_tops(
+            &options.name,
+            &options.tops,
+            0,
+            FIRST_TXG,
+            options.ashift,
+            devices,
+            &mut guid,
+        )?;
         if tops.iter().any(is_draid) && !wanted.iter().any(|f| f.name() == "draid") {
-            return Err(refused(PoolRefusal::FeatureNotEnabled("draid")));
+            return Err(Error::refused(&options.name, PoolRefusal::FeatureNotEnabled("draid")));
         }
         let root = new_root(guid(), FIRST_TXG, &tops).map_err(|e| bad(&e))?;
         Ok(Self { wanted, root })
@@ -605,10 +617,10 @@ const PROPERTY_NAME_MAX: usize = 255;
 
 impl StoredPropertyValue {
     /// Refuses a property that OpenZFS could not read: `name`, or this text, is too long.
-    pub(super) fn check_length(&self, name: &str) -> Result<()> {
+    pub(super) fn check_length(&self, pool: &str, name: &str) -> Result<()> {
         let text = if let Self::Text(text) = self { text.len() } else { 0 };
         if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
-            return Err(refused(PoolRefusal::PropertyTooLong(name.to_owned())));
+            return Err(Error::refused(pool, PoolRefusal::PropertyTooLong(name.to_owned())));
         }
         Ok(())
     }

@@ -607,7 +607,7 @@ impl LivePool {
     /// A head as a file system.
     pub(super) fn filesystem_of(&self, name: &str, head: &Head) -> Result<Filesystem> {
         if head.objset.phys().kind != ObjsetKind::Zfs {
-            return Err(Error::Refused(PoolRefusal::NotFilesystem(name.to_owned())));
+            return Err(self.shared.refused(PoolRefusal::NotFilesystem(name.to_owned())));
         }
         let stored = {
             let _guard = self.shared.gate.read();
@@ -620,13 +620,13 @@ impl LivePool {
 
     /// A volume, open for writing.
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        Self::volume_of(name, &*self.head(name)?)
+        self.volume_of(name, &*self.head(name)?)
     }
 
     /// A head as a volume.
-    pub(super) fn volume_of(name: &str, head: &Head) -> Result<Volume> {
+    pub(super) fn volume_of(&self, name: &str, head: &Head) -> Result<Volume> {
         if head.objset.phys().kind != ObjsetKind::Zvol {
-            return Err(Error::Refused(PoolRefusal::NotVolume(name.to_owned())));
+            return Err(self.shared.refused(PoolRefusal::NotVolume(name.to_owned())));
         }
         head.volume()
     }

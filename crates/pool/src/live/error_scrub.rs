@@ -24,7 +24,6 @@ use super::shared::{Shared, TaskCx};
 use crate::errlog::{BY_HEAD, find_block, read};
 use crate::error::Result;
 use crate::faults::LostBlocks;
-use crate::live::config_edit::refused;
 use crate::refusal::Ongoing;
 use dmu::{ZapValue, zap};
 use ondisk::errlog::Zbookmark;
@@ -129,7 +128,7 @@ impl LivePool {
         let shared = &self.shared;
         shared.check_not_suspended()?;
         if self.is_scanning() {
-            return Err(refused(Ongoing::Scan));
+            return Err(self.shared.refused(Ongoing::Scan));
         }
         let start_time = shared.rt.wall().as_secs();
         let log = {

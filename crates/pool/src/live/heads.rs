@@ -13,7 +13,6 @@ use super::shared::Shared;
 use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
 use crate::error::Result;
-use crate::live::config_edit::refused;
 use crate::refusal::PoolRefusal;
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SealedStore, SetKey, SetPolicy};
@@ -140,7 +139,7 @@ impl Shared {
             return Ok(Arc::clone(head));
         }
         if dataset.is_snapshot() {
-            return Err(refused(PoolRefusal::Snapshot(dataset.name.clone())));
+            return Err(self.refused(PoolRefusal::Snapshot(dataset.name.clone())));
         }
         // It must not be synced, destroyed or opened twice meanwhile.
         let _guard = self.gate.write();

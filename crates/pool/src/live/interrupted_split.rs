@@ -93,7 +93,9 @@ impl TaskCx<'_> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let gone: Vec<_> = sides.iter().filter_map(|n| root.find(*n).cloned()).collect();
-        let left = gone.iter().try_fold(root, |root, side| without_child(&root, side.guid))?;
+        let left = gone
+            .iter()
+            .try_fold(root, |root, side| without_child(shared.pool(), &root, side.guid))?;
         let tree = shared.reader.vdevs();
         let next = tree.successor(&shared.rt, &left, &mut |_| None).map_err(|e| bad(&e))?;
         gone.iter().try_for_each(|leaf| self.free_objects(leaf))?;

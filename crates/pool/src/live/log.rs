@@ -25,7 +25,6 @@ use super::LivePool;
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
-use crate::live::config_edit::refused;
 use crate::refusal::PoolRefusal;
 use dmu::bpobj::Lists;
 use dmu::{Objset, Tx};
@@ -135,7 +134,7 @@ impl LivePool {
         let _guard = self.shared.gate.read();
         let mut heads = heads::readable_heads(self.view());
         match heads.find(|(_, objset)| waits_for_replay(&objset.phys().zil)) {
-            Some((dataset, _)) => Err(refused(PoolRefusal::LogNotReplayed(dataset))),
+            Some((dataset, _)) => Err(self.shared.refused(PoolRefusal::LogNotReplayed(dataset))),
             None => Ok(()),
         }
     }
@@ -220,7 +219,7 @@ impl TaskCx<'_> {
         }
         // A snapshot of this very txg may have this header block too, and writing the header again
         // in the same txg would use its place again.
-        Err(refused(PoolRefusal::ChangedInTxg(dataset.name.clone())))
+        Err(self.shared.refused(PoolRefusal::ChangedInTxg(dataset.name.clone())))
     }
 
     /// Empties the log in the header of a head's object set. `free`: it is the head's own, and its

@@ -31,7 +31,7 @@ use super::scan::RESILVER_TXG;
 use super::shared::Shared;
 use crate::dtl::DirtyTimeLogs;
 use crate::error::{Error, Result};
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::not_used::LabelMismatch;
 use crate::refusal::DeviceFault;
 use crate::scan::{FoundLeaf, look_at_device};
@@ -143,7 +143,7 @@ impl Shared {
             let before = shared.reader.vdevs();
             // Only this txg may have seen that another was cut short.
             if matches!(open, LeafOpen::Offline) && !before.can_lose_all(&[guid]) {
-                return Err(refused(DeviceFault::OnlyCopy));
+                return Err(cx.shared.refused(DeviceFault::OnlyCopy));
             }
             let mut leaf = |c: &VdevConfig| (c.guid == guid).then(|| open.clone());
             let next = before.successor(&shared.rt, &root, &mut leaf).map_err(|e| bad(&e))?;
@@ -236,13 +236,13 @@ impl Shared {
     fn check_label(&self, device: &DeviceRef, guid: u64) -> Result<FoundLeaf> {
         let name = device.name().to_owned();
         let probe = device.read_new(0, device.sector_size() as usize);
-        probe.map_err(|cause| Error::Device { pool: self.pool(), cause })?;
+        probe.map_err(|cause| Error::Device { pool: self.pool().to_owned(), cause })?;
         let found = look_at_device(device, PathBuf::from(&name));
         match (self.unfit(found.as_ref(), guid), found) {
             (None, Some(found)) => Ok(found),
             (why, _) => {
                 let why = why.unwrap_or(LabelMismatch::NoLabel);
-                Err(refused(DeviceFault::Unfit { name, why }))
+                Err(self.refused(DeviceFault::Unfit { name, why }))
             }
         }
     }
@@ -312,10 +312,10 @@ impl LivePool {
     pub fn offline_leaf(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let shared = &self.shared;
         if leaf_of(&shared.config.lock().root, guid).is_none() {
-            return Err(refused(DeviceFault::NotInPool));
+            return Err(self.shared.refused(DeviceFault::NotInPool));
         }
         if !shared.reader.vdevs().can_lose_all(&[guid]) {
-            return Err(refused(DeviceFault::OnlyCopy));
+            return Err(self.shared.refused(DeviceFault::OnlyCopy));
         }
         let is_of_log = {
             let config = shared.config.lock();
@@ -372,11 +372,11 @@ impl LivePool {
         let shared = &self.shared;
         let known = leaf_of(&shared.config.lock().root, guid).map(|leaf| leaf.path.clone());
         let Some(known) = known else {
-            return Err(refused(DeviceFault::NotInPool));
+            return Err(self.shared.refused(DeviceFault::NotInPool));
         };
         let known = known.map(PathBuf::from);
         let Some(path) = path.map(Path::to_owned).or_else(|| known.clone()) else {
-            return Err(refused(DeviceFault::NoPath(guid)));
+            return Err(self.shared.refused(DeviceFault::NoPath(guid)));
         };
         // One that is used stays as it is: without it there may be no pool. Its errors are
         // forgotten.
@@ -390,7 +390,7 @@ impl LivePool {
         // What was given up and still reaches the device must not do so after what is written now.
         let is_silent = |l: vdev::NodeRef<'_>| l.guid() == guid && l.is_silent();
         if shared.reader.vdevs().leaves().any(is_silent) {
-            return Err(refused(DeviceFault::Outstanding));
+            return Err(self.shared.refused(DeviceFault::Outstanding));
         }
         let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();
         if shared.reader.vdevs().leaves().any(is_open) {
@@ -502,7 +502,7 @@ impl LivePool {
         let LeafAbsence { missed, has_stood_still, .. } =
             shared.absence(&found, guid, &log.unwrap_or_default());
         if own == OwnChanges::Keep && !has_stood_still {
-            return Err(refused(DeviceFault::WroteAlone));
+            return Err(self.shared.refused(DeviceFault::WroteAlone));
         }
         tree.has_missed(guid, &missed);
         drop(tree);

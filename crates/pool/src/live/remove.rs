@@ -18,11 +18,11 @@
 
 use super::LivePool;
 use super::config::{Builder, with_children};
-use super::config_edit::{bad, refused};
+use super::config_edit::bad;
 use super::labels;
 use super::log::missing_logs;
 use super::shared::TaskCx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::refusal::DeviceFault;
 use device::WriteDeviceRef;
 use dmu::Zap;
@@ -43,10 +43,10 @@ fn hole(id: u64) -> Result<VdevConfig> {
 }
 
 /// The tree without a top-level vdev.
-fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
+fn without_top(pool: &str, root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
     let mut children = root.children.clone();
     match children.iter().position(|top| top.guid == guid) {
-        None => return Err(refused(DeviceFault::NotInPool)),
+        None => return Err(Error::refused(pool, DeviceFault::NotInPool)),
         Some(at) if at + 1 == children.len() => drop(children.pop()),
         Some(at) => children[at] = hole(children[at].id)?,
     }
@@ -111,12 +111,12 @@ impl TaskCx<'_> {
         self.check_no_checkpoint()?;
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
-        let next = without_top(&root, guid)?;
+        let next = without_top(self.shared.pool(), &root, guid)?;
         let top = root.children.iter().find(|top| top.guid == guid);
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         if !shared.alloc.is_empty(id) {
-            return Err(refused(DeviceFault::LogInUse));
+            return Err(self.shared.refused(DeviceFault::LogInUse));
         }
         let tree = shared.reader.vdevs();
         let tree = tree.successor(&shared.rt, &next, &mut |_| None).map_err(|e| bad(&e))?;
@@ -146,7 +146,8 @@ impl LivePool {
             let config = self.shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid).cloned()
         };
-        let top = top.filter(|top| top.is_log).ok_or_else(|| refused(DeviceFault::NotLog))?;
+        let top =
+            top.filter(|top| top.is_log).ok_or_else(|| self.shared.refused(DeviceFault::NotLog))?;
         // Before anything is changed: work on the device is not ended for nothing.
         self.check_logs_replayed()?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
@@ -193,14 +194,14 @@ impl LivePool {
         let is_in = |list: &[VdevConfig]| list.iter().any(|v| v.guid == guid);
         let (list, state, kind) = match (is_in(seen.spares()), is_in(seen.l2cache())) {
             (true, _) if seen.config().vdev_tree.find(guid).is_some() => {
-                return Err(refused(DeviceFault::SpareInUse));
+                return Err(self.shared.refused(DeviceFault::SpareInUse));
             }
             (true, _) if is_distributed(seen.spares(), guid) => {
-                return Err(refused(DeviceFault::PartOfDraid));
+                return Err(self.shared.refused(DeviceFault::PartOfDraid));
             }
             (true, _) => (mos::SPARES, PoolState::Spare, "spare"),
             (_, true) => (mos::L2CACHE, PoolState::L2cache, "l2cache"),
-            _ => return Err(refused(DeviceFault::NotAux)),
+            _ => return Err(self.shared.refused(DeviceFault::NotAux)),
         };
         let all = seen.spares().iter().chain(seen.l2cache());
         let path = all.filter(|v| v.guid == guid).find_map(|v| v.path.clone()).unwrap_or_default();

@@ -16,7 +16,6 @@
 use super::LivePool;
 use super::scan::dataset;
 use crate::error::Result;
-use crate::live::config_edit::refused;
 use crate::refusal::PoolRefusal;
 use dmu::{BlockStore, Key, Objset, Place, SealedStore};
 use ondisk::BlkPtr;
@@ -117,7 +116,7 @@ impl LivePool {
         let rootbp = shared.uberblock.lock().rootbp;
         let mos = Objset::open(store(), 0, &rootbp, None)?;
         let root = dataset(&mos, snapshot.object).filter(|d| d.guid == snapshot.guid);
-        let root = root.ok_or_else(|| refused(PoolRefusal::SnapshotGone))?;
+        let root = root.ok_or_else(|| self.shared.refused(PoolRefusal::SnapshotGone))?;
         let clear = Arc::new(SealedStore::new(store()));
         let set = Objset::open(clear, snapshot.object, &root.bp, None)?;
         let mut out = Restored::default();

@@ -29,6 +29,7 @@ use crate::faults::FaultLog;
 use crate::gate::Gate;
 use crate::not_used::Refused;
 use crate::open::AuxSizes;
+use crate::refusal::PoolRefusal;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::write::MosAccount;
 use dsl::{Caller, Dsl};
@@ -108,6 +109,8 @@ pub(super) struct Parts {
 
 /// See the head of the file.
 pub(crate) struct Shared {
+    /// The name of the pool, which it keeps as long as it is open.
+    name: String,
     pub(super) rt: Rt,
     pub(super) txgs: Arc<Txgs>,
     pub(super) tunables: Tunables,
@@ -261,7 +264,7 @@ impl Shared {
         TaskOrder { is_first, keeps_datasets }: TaskOrder,
     ) -> Result<T> {
         if let Some(why) = self.txgs.why_suspended() {
-            return Err(Error::Suspended { pool: self.pool(), cause: why.to_string() });
+            return Err(Error::Suspended { pool: self.pool().to_owned(), cause: why.to_string() });
         }
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
@@ -335,6 +338,7 @@ impl Shared {
         let faults = Arc::<TaskFaults>::default();
         mos.inject(&faults.accesses);
         let shared = Arc::new_cyclic(|me| Self {
+            name: pool.to_owned(),
             rt: rt.clone(),
             txgs,
             tunables: Tunables::of(rt),
@@ -403,8 +407,14 @@ impl Shared {
         shared.queues.set_pressure(Some(Arc::new(TxgPressure(Arc::downgrade(shared)))));
     }
 
-    pub(super) fn pool(&self) -> String {
-        self.config.lock().facts.name.clone()
+    /// The name of the pool.
+    pub(super) fn pool(&self) -> &str {
+        &self.name
+    }
+
+    /// The pool does not do it, for this reason.
+    pub(super) fn refused(&self, why: impl Into<PoolRefusal>) -> Error {
+        Error::refused(&self.name, why)
     }
 
     pub(super) fn failed(
@@ -412,7 +422,7 @@ impl Shared {
         doing: &'static str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error::failed(&self.pool(), doing, cause)
+        Error::failed(self.pool(), doing, cause)
     }
 
     /// Nothing that runs in the background is begun or ended while the pool is suspended.
@@ -423,8 +433,8 @@ impl Shared {
     /// Why something was not done: the pool has stopped, or is suspended.
     pub(super) fn stopped(&self, why: &str) -> Error {
         if self.txgs.why_suspended().is_some() {
-            return Error::Suspended { pool: self.pool(), cause: why.to_owned() };
+            return Error::Suspended { pool: self.pool().to_owned(), cause: why.to_owned() };
         }
-        Error::Stopped { pool: self.pool(), cause: why.to_owned() }
+        Error::Stopped { pool: self.pool().to_owned(), cause: why.to_owned() }
     }
 }

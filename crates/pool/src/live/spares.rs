@@ -25,7 +25,7 @@
 
 use super::LivePool;
 use super::attach::{NewChild, NewChildKind, ResilverKind};
-use super::config_edit::{AttachKind, parent_of, refused, top_of};
+use super::config_edit::{AttachKind, parent_of, top_of};
 use super::labels::aux_guid;
 use super::leaves::is_out_of_use;
 use crate::error::Result;
@@ -88,17 +88,17 @@ impl LivePool {
     ) -> Result<()> {
         let left = self.spares_left()?;
         let Some(config) = left.iter().find(|s| s.guid == spare) else {
-            return Err(refused(DeviceFault::NotSpare));
+            return Err(self.shared.refused(DeviceFault::NotSpare));
         };
         let path = config.path.clone().unwrap_or_default();
         let root = self.shared.config.lock().root.clone();
-        let top = top_of(&root, leaf)?;
+        let top = top_of(self.shared.pool(), &root, leaf)?;
         if top.is_log {
-            return Err(refused(VdevFault::SpareOfLog));
+            return Err(self.shared.refused(VdevFault::SpareOfLog));
         }
         let what = match (&config.kind, device) {
             (VdevKind::DraidSpare { top_guid, .. }, _) if *top_guid != top.guid => {
-                return Err(refused(VdevFault::SpareOfOtherDraid));
+                return Err(self.shared.refused(VdevFault::SpareOfOtherDraid));
             }
             (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
                 NewChildKind::Distributed { top: *top_guid, id: *spare_id }
@@ -109,7 +109,7 @@ impl LivePool {
                 NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
             _ => {
-                return Err(refused(DeviceFault::NotSpareByLabel));
+                return Err(self.shared.refused(DeviceFault::NotSpareByLabel));
             }
         };
         let new = NewChild { guid: spare, path, what, resilver, only_for_failed };
@@ -171,7 +171,8 @@ impl LivePool {
             _ => true,
         };
         let leaves = root.walk().filter(|v| v.kind.is_leaf() && !v.offline && !v.is_spare);
-        let has_top = |guid: u64| top_of(&root, guid).is_ok_and(|top| !top.is_log);
+        let pool = self.shared.pool();
+        let has_top = |guid: u64| top_of(pool, &root, guid).is_ok_and(|top| !top.is_log);
         let out = leaves.map(|v| v.guid).filter(|guid| is_out(*guid) && has_top(*guid));
         out.filter(|guid| is_alone(*guid)).collect()
     }

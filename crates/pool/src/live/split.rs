@@ -24,13 +24,13 @@
 
 use super::LivePool;
 use super::config::{PoolFacts, Split, set_u64};
-use super::config_edit::{bad, refused, without_child};
+use super::config_edit::{bad, without_child};
 use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
 use super::online::OwnChanges;
 use crate::assemble::Candidate;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::open::OpenOptions;
 use crate::refusal::{DeviceFault, Ongoing, VdevFault};
 use crate::scan::look_at_device;
@@ -50,25 +50,25 @@ fn has_data(top: &VdevConfig) -> bool {
 }
 
 /// One side of each mirror: the one that is named, else the last one.
-fn choose(root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
+fn choose(pool: &str, root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
     let mut chosen = Vec::new();
     for top in root.children.iter().filter(|top| has_data(top)) {
         if top.kind != VdevKind::Mirror {
-            return Err(refused(VdevFault::NotMirrors));
+            return Err(Error::refused(pool, VdevFault::NotMirrors));
         }
         let mut here = top.children.iter().filter(|side| named.contains(&side.guid));
         let Some(side) = here.next().or_else(|| top.children.last()) else { continue };
         if here.next().is_some() {
-            return Err(refused(VdevFault::TwoOfMirror));
+            return Err(Error::refused(pool, VdevFault::TwoOfMirror));
         }
         if !matches!(side.kind, VdevKind::Disk | VdevKind::File) {
-            return Err(refused(VdevFault::SideReplaced));
+            return Err(Error::refused(pool, VdevFault::SideReplaced));
         }
         chosen.push(side.guid);
     }
     match named.iter().all(|guid| chosen.contains(guid)) {
         true => Ok(chosen),
-        false => Err(refused(VdevFault::NotSide)),
+        false => Err(Error::refused(pool, VdevFault::NotSide)),
     }
 }
 
@@ -80,8 +80,8 @@ fn others(root: &VdevConfig, sides: &[u64]) -> Vec<VdevConfig> {
 }
 
 /// A pool of these sides alone, with this guid.
-fn of_sides(root: &VdevConfig, sides: &[u64], guid: u64) -> Result<VdevConfig> {
-    let without = |root: VdevConfig, leaf: &VdevConfig| without_child(&root, leaf.guid);
+fn of_sides(pool: &str, root: &VdevConfig, sides: &[u64], guid: u64) -> Result<VdevConfig> {
+    let without = |root: VdevConfig, leaf: &VdevConfig| without_child(pool, &root, leaf.guid);
     let mut new = others(root, sides).iter().try_fold(root.clone(), without)?;
     set_u64(&mut new, "guid", guid).map_err(|e| bad(&e))?;
     Ok(new)
@@ -94,7 +94,7 @@ impl LivePool {
     /// # Errors
     /// When the pool is not made of mirrors, or several sides of one are named.
     pub fn sides_to_split(&self, named: &[u64]) -> Result<Vec<u64>> {
-        choose(&self.shared.config.lock().root, named)
+        choose(self.shared.pool(), &self.shared.config.lock().root, named)
     }
 
     /// All that could keep the pool from being split, and the devices of the sides by guid.
@@ -102,10 +102,10 @@ impl LivePool {
         let shared = &self.shared;
         shared.check_no_checkpoint()?;
         if shared.removals.running().is_some() {
-            return Err(refused(Ongoing::Removal));
+            return Err(self.shared.refused(Ongoing::Removal));
         }
         if self.is_scanning() {
-            return Err(refused(Ongoing::Scan));
+            return Err(self.shared.refused(Ongoing::Scan));
         }
         let root = shared.config.lock().root.clone();
         let tree = shared.reader.vdevs();
@@ -114,11 +114,11 @@ impl LivePool {
             let mut leaves = tree.leaves().filter(|l| l.guid() == side);
             let leaf = leaves.find(|l| l.state().is_readable() && l.missed().is_empty());
             let Some(writer) = leaf.and_then(|l| l.writer().cloned()) else {
-                return Err(refused(DeviceFault::NotWhole(path)));
+                return Err(self.shared.refused(DeviceFault::NotWhole(path)));
             };
             match tree.top_is_complete_without(side) {
                 true => Ok((side, (PathBuf::from(path), writer))),
-                false => Err(refused(DeviceFault::OtherSidesLack)),
+                false => Err(self.shared.refused(DeviceFault::OtherSidesLack)),
             }
         };
         sides.iter().map(|side| device(*side)).collect()
@@ -132,7 +132,7 @@ impl LivePool {
     /// when the pool is opened the next time, or are the new pool's, if that is made already.
     pub fn split(&self, name: &str, sides: &[u64]) -> Result<Self> {
         let shared = &self.shared;
-        choose(&shared.config.lock().root, sides)?;
+        choose(shared.pool(), &shared.config.lock().root, sides)?;
         self.check_split(sides)?;
         self.check_logs_replayed()?;
         sides.iter().for_each(|side| shared.end_works_on(*side));
@@ -208,7 +208,7 @@ impl LivePool {
         };
         let devices = devices.into_iter().map(|(guid, (_, device))| (guid, device)).collect();
         let guid = guid_from(&shared.rt)();
-        let shape = |root: &VdevConfig| of_sides(root, sides, guid);
+        let shape = |root: &VdevConfig| of_sides(shared.pool(), root, sides, guid);
         let candidate = candidate.ok_or_else(lost)?;
         let from = old.guid;
         open_part(&shared.rt, &candidate, &options, devices, shape, |new, root| {

@@ -153,7 +153,8 @@ impl LivePool {
         if shared.txgs.why_suspended().is_none() {
             return Ok(false);
         }
-        let failed = |why: String| Error::Suspended { pool: shared.pool(), cause: why };
+        let pool = || shared.pool().to_owned();
+        let failed = |why: String| Error::Suspended { pool: pool(), cause: why };
         shared.resumed.times.fetch_add(1, Ordering::AcqRel);
         let reopened = self.open_what_is_silent(source);
         shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;

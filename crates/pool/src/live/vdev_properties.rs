@@ -2,7 +2,6 @@
 
 use super::{LivePool, StoredPropertyValue, TaskCx};
 use crate::error::Result;
-use crate::live::config_edit::refused;
 use crate::refusal::PoolRefusal;
 use dmu::zap;
 use ondisk::config::VdevConfig;
@@ -22,7 +21,7 @@ impl TaskCx<'_> {
             .root
             .find(guid)
             .and_then(property_table)
-            .ok_or_else(|| refused(PoolRefusal::NoPropertyTable))
+            .ok_or_else(|| self.shared.refused(PoolRefusal::NoPropertyTable))
     }
 }
 
@@ -39,7 +38,7 @@ impl LivePool {
         name: &str,
         word: StoredPropertyValue,
     ) -> Result<()> {
-        word.check_length(name)?;
+        word.check_length(self.shared.pool(), name)?;
         let name = name.to_owned();
         self.run(move |cx| {
             let table = cx.objects().object(cx.property_table_of(guid)?)?;

@@ -7,7 +7,7 @@ use super::labels::aux_guid;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::error::Result;
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::open::in_their_places;
 use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
 use dmu::{Zap, zap};
@@ -95,7 +95,7 @@ impl TaskCx<'_> {
             .collect();
         match others.is_empty() {
             true => Ok(()),
-            false => Err(refused(DeviceFault::NotOnline(others))),
+            false => Err(self.shared.refused(DeviceFault::NotOnline(others))),
         }
     }
 
@@ -142,10 +142,10 @@ impl LivePool {
                 let mut new = Vec::with_capacity(specs.len());
                 for spec in specs {
                     let VdevSpec::Leaf { path, is_file } = spec else {
-                        return Err(refused(VdevFault::AuxGroup(name)));
+                        return Err(cx.shared.refused(VdevFault::AuxGroup(name)));
                     };
                     let Some(device) = devices.get(path) else {
-                        return Err(refused(DeviceFault::NotOpened(path.clone())));
+                        return Err(cx.shared.refused(DeviceFault::NotOpened(path.clone())));
                     };
                     let device = &cx.shared.guarded(device);
                     // A spare of another pool stays one: both find it by the same label.
@@ -217,7 +217,7 @@ impl LivePool {
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
                 (name, _) => {
-                    word.check_length(name)?;
+                    word.check_length(cx.shared.pool(), name)?;
                     let table = cx.objects().object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
                     match (name, &word) {
@@ -259,7 +259,7 @@ impl LivePool {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
             if cx.shared.config.lock().facts.guid == guid {
-                return Err(refused(PoolRefusal::SameGuid));
+                return Err(cx.shared.refused(PoolRefusal::SameGuid));
             }
             cx.check_no_checkpoint()?;
             cx.check_every_leaf_is_online()?;

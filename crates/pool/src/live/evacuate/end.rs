@@ -1,8 +1,8 @@
 //! The end of a removal: the vdev becomes an indirect one, or is used as before.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::live::config::Builder;
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
 use crate::mapping::segments;
@@ -44,10 +44,10 @@ fn indirect(top: &VdevConfig, guid: u64, before: u64) -> Result<VdevConfig> {
 }
 
 /// The tree with another vdev in the place of the one with its number.
-fn with_top(root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfig> {
+fn with_top(pool: &str, root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfig> {
     let mut root = root.clone();
     let place = root.children.iter_mut().find(|top| top.id == new.id);
-    let place = place.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+    let place = place.ok_or_else(|| Error::refused(pool, DeviceFault::NotInPool))?;
     *place = new.clone();
     Ok(root)
 }
@@ -58,9 +58,9 @@ impl TaskCx<'_> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let top = root.children.iter().find(|top| top.id == u64::from(running.id));
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let new = indirect(top, (self.guid)(), running.record.prev_indirect_vdev)?;
-        let next = with_top(&root, &new)?;
+        let next = with_top(shared.pool(), &root, &new)?;
         let now = shared.reader.vdevs();
         let tree = now.successor(&shared.rt, &next, &mut |_| None);
         let mut tree = tree.map_err(|e| bad(&e))?;
@@ -89,11 +89,11 @@ impl TaskCx<'_> {
     /// Frees all copies; the vdev is used as before.
     pub(super) fn undo_removal(&self) -> Result<()> {
         let shared = self.shared;
-        let none = || refused(NotRunning::Removal);
+        let none = || self.shared.refused(NotRunning::Removal);
         let running = shared.removals.running().ok_or_else(none)?;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(running.id));
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let copied = shared.alloc.copies_of(running.id);
         let copied = copied.map_err(|what| bad(&format!("cannot read {what}")))?;
         self.touch();

@@ -48,7 +48,6 @@ pub(super) use mapping::OBSOLETE;
 pub(super) use start::check_layout;
 
 use super::LivePool;
-use super::config_edit::refused;
 use super::labels;
 use super::shared::Shared;
 use crate::error::Result;
@@ -83,7 +82,7 @@ impl LivePool {
     /// When none runs.
     pub fn cancel_removal(&self) -> Result<()> {
         if self.shared.removals.running().is_none() {
-            return Err(refused(NotRunning::Removal));
+            return Err(self.shared.refused(NotRunning::Removal));
         }
         self.shared.run_keeping_datasets(|cx| cx.undo_removal())?;
         self.shared.resume_works()

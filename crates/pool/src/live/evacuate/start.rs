@@ -1,9 +1,9 @@
 //! Whether a vdev can be removed, and the beginning of it.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::live::LivePool;
 use crate::live::config::{set_u64, unset};
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::{Shared, TaskCx};
 use crate::mapping::segments;
@@ -24,7 +24,10 @@ const MARKS: [&str; 4] =
     ["removing", "non_allocating", "com.delphix:indirect_object", "com.delphix:indirect_births"];
 
 /// Mirrors of devices and devices, of one sector size: what removed vdevs can be mapped to.
-pub(in crate::live) fn check_layout<'a>(tops: impl Iterator<Item = &'a VdevConfig>) -> Result<()> {
+pub(in crate::live) fn check_layout<'a>(
+    pool: &str,
+    tops: impl Iterator<Item = &'a VdevConfig>,
+) -> Result<()> {
     let is_there = |top: &&VdevConfig| {
         !matches!(top.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
     };
@@ -36,7 +39,7 @@ pub(in crate::live) fn check_layout<'a>(tops: impl Iterator<Item = &'a VdevConfi
         };
         // Blocks of logs are moved nowhere.
         if !is_plain || (!top.is_log && *ashift.get_or_insert(top.ashift) != top.ashift) {
-            return Err(refused(VdevFault::NotEvacuable));
+            return Err(Error::refused(pool, VdevFault::NotEvacuable));
         }
     }
     Ok(())
@@ -47,23 +50,23 @@ impl Shared {
     fn check_removal(&self, id: u32) -> Result<()> {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("device_removal") {
-            return Err(refused(PoolRefusal::FeatureNotEnabled("device_removal")));
+            return Err(self.refused(PoolRefusal::FeatureNotEnabled("device_removal")));
         }
         if self.is_rebuilding() {
-            return Err(refused(Ongoing::Rebuild));
+            return Err(self.refused(Ongoing::Rebuild));
         }
         if self.removals.running().is_some() {
-            return Err(refused(Ongoing::OtherRemoval));
+            return Err(self.refused(Ongoing::OtherRemoval));
         }
         if self.reflows.running().is_some() {
-            return Err(refused(Ongoing::Expansion));
+            return Err(self.refused(Ongoing::Expansion));
         }
         let root = self.config.lock().root.clone();
-        check_layout(root.children.iter())?;
+        check_layout(self.pool(), root.children.iter())?;
         let top = root.children.iter().find(|top| top.id == u64::from(id));
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.refused(DeviceFault::NotInPool))?;
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused(PoolRefusal::NoVdevTables("a removal")));
+            return Err(self.refused(PoolRefusal::NoVdevTables("a removal")));
         }
         self.check_sides(top)?;
         self.check_space(id)
@@ -77,7 +80,7 @@ impl Shared {
         let is_whole = |l: &vdev::NodeRef<'_>| l.writer().is_some() && l.missed().is_empty();
         match sides.any(|l| is_whole(&l)) {
             true => Ok(()),
-            false => Err(refused(DeviceFault::NoWholeSide)),
+            false => Err(self.refused(DeviceFault::NoWholeSide)),
         }
     }
 
@@ -85,7 +88,7 @@ impl Shared {
     /// takes no more blocks what it has itself is left out.
     fn check_space(&self, id: u32) -> Result<()> {
         let figures = self.alloc.figures();
-        let vdev = self.alloc.vdev_space(id).ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let vdev = self.alloc.vdev_space(id).ok_or_else(|| self.refused(DeviceFault::NotInPool))?;
         let size = figures.dspace.saturating_sub(vdev.dspace);
         let (slop, used) = (dsl::slop_space(size, 0), self.dsl.root()?.phys.used);
         let mut taken = figures.normal.deflated_allocated.saturating_add(figures.normal.deferred);
@@ -101,7 +104,7 @@ impl Shared {
         if is_enough && vdev.allocated <= left {
             Ok(())
         } else {
-            Err(refused(PoolRefusal::NoSpace))
+            Err(self.refused(PoolRefusal::NoSpace))
         }
     }
 
@@ -151,7 +154,7 @@ impl TaskCx<'_> {
         let before = read_record(self.objects())?;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(id));
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let config_object = shared.config.lock().object;
         self.touch();
         let (mapping, header, births) = self.new_mapping(top)?;
@@ -218,7 +221,7 @@ impl LivePool {
             let config = shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid && !top.is_log).cloned()
         };
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let id = u32::try_from(top.id).map_err(|e| bad(&e))?;
         shared.check_removal(id)?;
         let allocated = !top.non_allocating;

@@ -3,7 +3,7 @@
 use crate::alloc::TopSpec;
 use crate::error::Result;
 use crate::live::config::{set_u64, set_u64s, unset};
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{TXGS_ALIVE, TaskCx};
 use crate::refusal::DeviceFault;
@@ -17,7 +17,7 @@ impl TaskCx<'_> {
         let shared = self.shared;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));
-        let top = top.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top = top.ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let mut txgs = top.raidz_expand_txgs.clone();
         // Blocks of as many may still be born with the old width.
         txgs.push(self.tx.txg() + TXGS_ALIVE);

@@ -1,9 +1,9 @@
 //! Whether a raidz vdev can be expanded, and the beginning of it.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::live::attach::NewChild;
 use crate::live::config::{set_flag, with_children};
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{Shared, TaskCx};
 use crate::refusal::{DeviceFault, Ongoing, PoolRefusal, VdevFault};
@@ -36,10 +36,10 @@ fn with_child(root: &VdevConfig, top: u64, new: &VdevConfig) -> Result<VdevConfi
     tops.and_then(|tops| with_children(root, tops)).map_err(|e| bad(&e))
 }
 
-fn find_top(root: &VdevConfig, guid: u64) -> Result<&VdevConfig> {
+fn find_top<'a>(pool: &str, root: &'a VdevConfig, guid: u64) -> Result<&'a VdevConfig> {
     let mut tops = root.children.iter();
     let top = tops.find(|v| v.guid == guid && matches!(v.kind, VdevKind::Raidz { .. }));
-    top.ok_or_else(|| refused(DeviceFault::NotRaidz))
+    top.ok_or_else(|| Error::refused(pool, DeviceFault::NotRaidz))
 }
 
 impl Shared {
@@ -47,23 +47,23 @@ impl Shared {
     fn check_widening(&self, guid: u64) -> Result<()> {
         self.check_no_checkpoint()?;
         if !self.features.is_enabled("raidz_expansion") {
-            return Err(refused(VdevFault::ExpansionOff));
+            return Err(self.refused(VdevFault::ExpansionOff));
         }
         if self.reflows.running().is_some() {
-            return Err(refused(Ongoing::Expansion));
+            return Err(self.refused(Ongoing::Expansion));
         }
         if self.removals.running().is_some() {
-            return Err(refused(Ongoing::Removal));
+            return Err(self.refused(Ongoing::Removal));
         }
         let config = self.config.lock();
-        let top = find_top(&config.root, guid)?;
+        let top = find_top(self.pool(), &config.root, guid)?;
         let ashift = top.ashift.unwrap_or(9).min(63);
         let width = top.children.len() + 1;
         if width > CHILDREN_MAX || width as u64 > vdev::map::BOOT_SIZE >> ashift {
-            return Err(refused(VdevFault::Widest));
+            return Err(self.refused(VdevFault::Widest));
         }
         if top.vdev_zap_top.unwrap_or(0) == 0 {
-            return Err(refused(PoolRefusal::NoVdevTables("an expansion")));
+            return Err(self.refused(PoolRefusal::NoVdevTables("an expansion")));
         }
         let children: Vec<u64> = top.children.iter().map(|child| child.guid).collect();
         let is_single = top.children.iter().all(|child| child.kind.is_leaf());
@@ -74,7 +74,7 @@ impl Shared {
         });
         let whole: Vec<_> = whole.collect();
         if !is_single || whole.len() != children.len() {
-            return Err(refused(DeviceFault::NotAllThere));
+            return Err(self.refused(DeviceFault::NotAllThere));
         }
         for leaf in whole {
             let Some(device) = leaf.device() else { continue };
@@ -82,7 +82,7 @@ impl Shared {
             let place = vdev::map::LABEL_START_SIZE - vdev::map::BOOT_SIZE;
             device.read(place, &mut front).map_err(|e| bad(&e))?;
             if front.starts_with(BOOT_CODE) {
-                return Err(refused(DeviceFault::BootCode));
+                return Err(self.refused(DeviceFault::BootCode));
             }
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Shared {
     /// Puts a device into a raidz vdev, which is expanded from then on.
     pub(in crate::live) fn widen(&self, guid: u64, new: &NewChild) -> Result<()> {
         self.check_widening(guid)?;
-        let top = find_top(&self.config.lock().root, guid)?.clone();
+        let top = find_top(self.pool(), &self.config.lock().root, guid)?.clone();
         top.walk().filter(|v| v.kind.is_leaf()).for_each(|v| self.end_works_on(v.guid));
         let new = new.clone();
         let begun = self.run(move |cx| cx.begin_expansion(guid, &new));
@@ -126,12 +126,12 @@ impl TaskCx<'_> {
         let shared = self.shared;
         shared.check_widening(top)?;
         let root = shared.config.lock().root.clone();
-        let before = find_top(&root, top)?;
+        let before = find_top(self.shared.pool(), &root, top)?;
         let VdevKind::Raidz { nparity } = before.kind else {
-            return Err(refused(DeviceFault::NotRaidz));
+            return Err(self.shared.refused(DeviceFault::NotRaidz));
         };
         if side.device().is_none() {
-            return Err(refused(DeviceFault::DistributedSpare));
+            return Err(self.shared.refused(DeviceFault::DistributedSpare));
         }
         let id = before.children.len() as u64;
         let list = side.config(self.tx.txg()).u64("id", id);

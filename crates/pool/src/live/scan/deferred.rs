@@ -33,7 +33,7 @@ use super::super::shared::{Shared, TaskCx};
 use super::targets::RESILVER_TXG;
 use crate::error::Result;
 use crate::live::LivePool;
-use crate::live::config_edit::{bad, refused};
+use crate::live::config_edit::bad;
 use crate::refusal::PoolRefusal;
 use ondisk::config::VdevConfig;
 use ondisk::scan::Function;
@@ -198,7 +198,7 @@ impl LivePool {
     /// When the feature `resilver_defer` is not enabled: a resilver is never put off then.
     pub fn restart_resilver(&self) -> Result<()> {
         if !self.shared.features.is_enabled(FEATURE) {
-            return Err(refused(PoolRefusal::FeatureNeeded(FEATURE)));
+            return Err(self.shared.refused(PoolRefusal::FeatureNeeded(FEATURE)));
         }
         self.begin_resilver(true)
     }

@@ -59,7 +59,6 @@ use super::scans::{Activity, Outcome, ScanRemainder, ScanRequests};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
 use crate::error::Result;
-use crate::live::config_edit::refused;
 use crate::refusal::{NotRunning, Ongoing};
 use dmu::Zap;
 use ondisk::mos;
@@ -651,8 +650,8 @@ impl LivePool {
         if !is_scrub && !state.scrub {
             drop(state);
             return match self.shared.left_over()? {
-                kept::PendingScan::Paused => Err(refused(Ongoing::PausedScrub)),
-                _ => Err(refused(NotRunning::Scrub)),
+                kept::PendingScan::Paused => Err(self.shared.refused(Ongoing::PausedScrub)),
+                _ => Err(self.shared.refused(NotRunning::Scrub)),
             };
         }
         state.pause = true;
@@ -709,13 +708,13 @@ impl LivePool {
     fn scrub_some(&self, since_last: bool) -> Result<()> {
         self.shared.check_not_suspended()?;
         if let Some(now) = self.scan() {
-            return Err(refused(match now.function() {
+            return Err(self.shared.refused(match now.function() {
                 Function::Resilver => Ongoing::Resilver,
                 _ => Ongoing::Scrub,
             }));
         }
         if self.shared.is_rebuilding() {
-            return Err(refused(Ongoing::Rebuild));
+            return Err(self.shared.refused(Ongoing::Rebuild));
         }
         // A log shrinks by a resilver only, and a leaf that did not take a few blocks and is used
         // all the same has had none.
@@ -740,7 +739,7 @@ impl LivePool {
                 self.shared.scans.paused.lock().take();
                 return self.shared.run_keeping_datasets(|cx| cx.end_left_over());
             }
-            return Err(refused(NotRunning::Scrub));
+            return Err(self.shared.refused(NotRunning::Scrub));
         }
         state.scrub = false;
         self.interrupt_scrub(&mut state)

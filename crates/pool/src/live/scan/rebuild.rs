@@ -34,7 +34,7 @@
 //! began leaves the logs. What could not be read or written stays, and a resilver follows.
 
 use super::super::config::{FIRST_TXG, unset};
-use super::super::config_edit::{bad, refused};
+use super::super::config_edit::bad;
 use super::super::create::set_member;
 use super::super::shared::{Shared, TaskCx};
 use super::super::tunables::Tunable;
@@ -70,7 +70,7 @@ fn state_in(mos: &Objset, top: &VdevConfig) -> Result<Option<RebuildState>> {
 
 fn put(cx: &TaskCx<'_>, top: &VdevConfig, state: &RebuildState) -> Result<()> {
     let table = top.vdev_zap_top.filter(|n| *n != 0);
-    let table = table.ok_or_else(|| refused(PoolRefusal::NoVdevTables("a rebuild")))?;
+    let table = table.ok_or_else(|| cx.shared.refused(PoolRefusal::NoVdevTables("a rebuild")))?;
     let words = ZapValue::from_words(&state.to_words());
     let object = cx.objects().object(table)?;
     Ok(zap::set(&object, cx.tx, vdev_zap::REBUILD.as_bytes(), &words)?)
@@ -108,12 +108,12 @@ impl Shared {
     /// Refuses a rebuild of a side of this top-level vdev.
     pub(in crate::live) fn check_rebuild(&self, top: &VdevConfig) -> Result<()> {
         if !self.features.is_enabled("device_rebuild") {
-            return Err(refused(PoolRefusal::FeatureNotEnabled("device_rebuild")));
+            return Err(self.refused(PoolRefusal::FeatureNotEnabled("device_rebuild")));
         }
         let sides = [VdevKind::Mirror, VdevKind::Replacing, VdevKind::Spare];
         let is_draid = matches!(top.kind, VdevKind::Draid { .. });
         if !is_draid && !top.kind.is_leaf() && !sides.contains(&top.kind) {
-            return Err(refused(VdevFault::NotSequential));
+            return Err(self.refused(VdevFault::NotSequential));
         }
         Ok(())
     }
@@ -345,7 +345,8 @@ impl TaskCx<'_> {
     /// A side that lacks everything has come below this top-level vdev, and is rebuilt; one that
     /// runs there begins anew. `last` is the last txg that the side missed.
     pub(in crate::live) fn begin_rebuild(&self, top: u64, last: u64) -> Result<()> {
-        let top = &self.top_of_id(top).ok_or_else(|| refused(DeviceFault::NotInPool))?;
+        let top =
+            &self.top_of_id(top).ok_or_else(|| self.shared.refused(DeviceFault::NotInPool))?;
         let is_resumed = state_in(self.objects(), top)?.is_some_and(|s| s.state() == State::Active);
         let state = RebuildState {
             min_txg: FIRST_TXG - 1,

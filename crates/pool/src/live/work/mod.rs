@@ -29,10 +29,10 @@ mod auto;
 mod run;
 
 use super::LivePool;
-use super::config_edit::{refused, top_of};
+use super::config_edit::top_of;
 use super::running_work::{Running, State};
 use super::shared::{Shared, TaskCx};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::leaf_work::{self, LeafProgress, LeafWork, WorkState};
 use crate::refusal::{DeviceFault, NotRunning, Ongoing};
 use ondisk::config::VdevConfig;
@@ -45,13 +45,13 @@ struct Place {
     path: String,
 }
 
-fn place(root: &VdevConfig, leaf: u64) -> Result<Place> {
-    let top = top_of(root, leaf)?;
+fn place(pool: &str, root: &VdevConfig, leaf: u64) -> Result<Place> {
+    let top = top_of(pool, root, leaf)?;
     let config = top.walk().find(|v| v.guid == leaf && v.kind.is_leaf());
-    let config = config.ok_or_else(|| refused(DeviceFault::NotInPool))?;
+    let config = config.ok_or_else(|| Error::refused(pool, DeviceFault::NotInPool))?;
     let table = config.vdev_zap_leaf.filter(|n| *n != 0);
-    let table = table.ok_or_else(|| refused(DeviceFault::NoTable))?;
-    let top = u32::try_from(top.id).map_err(|_| refused(DeviceFault::NotInPool))?;
+    let table = table.ok_or_else(|| Error::refused(pool, DeviceFault::NoTable))?;
+    let top = u32::try_from(top.id).map_err(|_| Error::refused(pool, DeviceFault::NotInPool))?;
     Ok(Place { top, table, path: config.path.clone().unwrap_or_default() })
 }
 
@@ -71,7 +71,7 @@ impl TaskCx<'_> {
         now: &LeafProgress,
         word: Option<&str>,
     ) -> Result<()> {
-        let place = place(&self.shared.config.lock().root, leaf)?;
+        let place = place(self.shared.pool(), &self.shared.config.lock().root, leaf)?;
         leaf_work::write(self.objects(), self.tx, place.table, work, now)?;
         match word {
             Some(word) => {
@@ -84,7 +84,7 @@ impl TaskCx<'_> {
 
 impl Shared {
     fn place(&self, leaf: u64) -> Result<Place> {
-        place(&self.config.lock().root, leaf)
+        place(self.pool(), &self.config.lock().root, leaf)
     }
 
     fn work_progress(&self, leaf: u64, work: LeafWork) -> Result<LeafProgress> {
@@ -96,7 +96,7 @@ impl Shared {
     /// Why there is no work on a device: its vdev is being removed or expanded.
     fn why_no_work(&self, leaf: u64) -> Option<Ongoing> {
         let config = self.config.lock();
-        let top = top_of(&config.root, leaf).ok()?;
+        let top = top_of(self.pool(), &config.root, leaf).ok()?;
         match (top.removing, top.raidz_expanding) {
             (true, _) => Some(Ongoing::OwnRemoval),
             (_, true) => Some(Ongoing::Expansion),
@@ -183,15 +183,15 @@ impl LivePool {
         shared.place(leaf)?;
         let tree = shared.reader.vdevs();
         if !tree.leaves().any(|l| l.guid() == leaf && l.writer().is_some()) {
-            return Err(refused(DeviceFault::NotInUse));
+            return Err(self.shared.refused(DeviceFault::NotInUse));
         }
         if let Some(why) = shared.why_no_work(leaf) {
-            return Err(refused(why));
+            return Err(self.shared.refused(why));
         }
         drop(tree);
         let before = shared.work_progress(leaf, work)?;
         if shared.works.state.lock().running.contains_key(&(leaf, work)) {
-            return Err(refused(match work {
+            return Err(self.shared.refused(match work {
                 LeafWork::Initialize => Ongoing::Initialize,
                 LeafWork::Trim => Ongoing::Trim,
             }));
@@ -239,7 +239,7 @@ impl LivePool {
             WorkState::Active => {}
             WorkState::Suspended if is_called_off => {}
             _ => {
-                return Err(refused(match work {
+                return Err(self.shared.refused(match work {
                     LeafWork::Initialize => NotRunning::Initialize,
                     LeafWork::Trim => NotRunning::Trim,
                 }));
@@ -257,7 +257,7 @@ impl LivePool {
         let shared = &self.shared;
         let now = shared.work_progress(leaf, work)?;
         if now.state == WorkState::Active {
-            return Err(refused(Ongoing::Initialize));
+            return Err(self.shared.refused(Ongoing::Initialize));
         }
         let none = LeafProgress::default();
         shared.run_keeping_datasets(move |cx| cx.put_work(leaf, work, &none, None))

@@ -4,7 +4,6 @@ use super::Place;
 use crate::alloc::Slab;
 use crate::error::{Error, Result};
 use crate::leaf_work::{LeafProgress, LeafWork, WorkState};
-use crate::live::config_edit::refused;
 use crate::live::shared::Shared;
 use crate::refusal::DeviceFault;
 use core::ops::Range;
@@ -128,7 +127,7 @@ impl Pass<'_> {
         let (shared, top, leaf) = (self.shared, self.place.top, self.leaf);
         let vdevs = shared.reader.vdevs();
         let extent = vdevs.extent_on(top, leaf, window);
-        let extent = extent.ok_or_else(|| refused(DeviceFault::VdevChanging))?;
+        let extent = extent.ok_or_else(|| shared.refused(DeviceFault::VdevChanging))?;
         if extent.end <= self.now.offset {
             return Ok(false);
         }
@@ -179,7 +178,7 @@ impl Pass<'_> {
                 LeafWork::Initialize => self.overwrite(device, at..end),
                 LeafWork::Trim => device.trim(at, end - at),
             };
-            done.map_err(|cause| Error::Device { pool: self.shared.pool(), cause })?;
+            done.map_err(|cause| Error::Device { pool: self.shared.pool().to_owned(), cause })?;
             self.bytes += end - at;
             (at, self.now.offset) = (end, end);
             if self.is_to_end() {
