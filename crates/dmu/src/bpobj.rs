@@ -29,6 +29,7 @@ use crate::error::{ErrorKind, Result};
 use crate::live::spec::NewObject;
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::refusal::Unsupported;
 use crate::tx::Tx;
 use crate::zap::{self, Zap};
 use device::AlignedBuf;
@@ -66,7 +67,7 @@ impl<'a> Lists<'a> {
     /// The directory of the MOS cannot be read. A pool without feature flags is not supported.
     pub fn new(mos: &'a Objset, tx: &'a Tx, dsize: &'a dyn Fn(&BlkPtr) -> u64) -> Result<Self> {
         let directory = Zap::open(&mos.object(DIRECTORY_OBJECT)?)?;
-        let absent = || mos.error(0, ErrorKind::Unsupported("pools without feature flags"));
+        let absent = || mos.error(0, ErrorKind::Unsupported(Unsupported::NoFeatureFlags));
         let features = directory.get_u64(FEATURES_FOR_WRITE)?.ok_or_else(absent)?;
         Ok(Self { mos, tx, dsize, features })
     }

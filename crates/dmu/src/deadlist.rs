@@ -35,6 +35,7 @@ use crate::bpobj::{self, Lists};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::refusal::{InvalidChange, Unsupported};
 use crate::zap::{self, Zap, ZapSpec};
 use ondisk::bpobj::Space;
 use ondisk::deadlist::DeadlistHeader;
@@ -240,7 +241,7 @@ fn open(mos: &Objset, number: u64) -> Result<(Object, DeadlistHeader)> {
     match dnode.bonus_kind {
         DmuType::DEADLIST_HDR => {}
         DmuType::BPOBJ_HDR => {
-            let what = "dead lists of the form before pool version 26";
+            let what = Unsupported::OldDeadlist;
             return Err(object.error(ErrorKind::Unsupported(what)));
         }
         _ => {
@@ -260,7 +261,7 @@ fn key_below(keys: &BTreeMap<u64, u64>, birth: u64) -> Option<u64> {
 }
 
 fn no_keys(mos: &Objset, number: u64) -> crate::Error {
-    mos.error(number, ErrorKind::Invalid("a dead list without keys takes no blocks"))
+    mos.error(number, ErrorKind::Invalid(InvalidChange::DeadlistKeys))
 }
 
 /// The list of a key, made its own when it is the shared empty one.

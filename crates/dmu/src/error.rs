@@ -1,5 +1,6 @@
 //! Why an object, table or attribute could not be read.
 
+use crate::refusal::{InvalidChange, Unsupported};
 use ondisk::spelling::file;
 use std::fmt;
 use zio::Place;
@@ -59,10 +60,10 @@ pub enum ErrorKind {
     Memory,
     /// The engine of the pool has stopped; the text says why.
     Stopped(String),
-    /// A change that cannot be made; the text names the rule.
-    Invalid(&'static str),
-    /// Something that is read but cannot be written yet; the text names it.
-    Unsupported(&'static str),
+    /// A change that cannot be made.
+    Invalid(InvalidChange),
+    /// Something that is read and cannot be written.
+    Unsupported(Unsupported),
     /// A test asked for it ([`crate::Faults`]).
     Injected,
 }

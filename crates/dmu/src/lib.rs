@@ -29,6 +29,7 @@ mod objects;
 mod objset;
 mod places;
 mod ranges;
+mod refusal;
 mod store;
 pub mod traverse;
 mod tx;
@@ -47,6 +48,7 @@ pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objects::ObjectIter;
 pub use objset::Objset;
+pub use refusal::{InvalidChange, Unsupported};
 pub use store::{
     BlockStore, CachedStore, ClearStore, FaultSink, Key, PendingSource, SealedStore,
     is_out_of_reach,

@@ -4,6 +4,7 @@ use crate::ahead::{Access, Piece, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{BlockSource, Content, LiveObject};
 use crate::objset::Objset;
+use crate::refusal::InvalidChange;
 use crate::traverse::Visitor;
 use ondisk::{BlkPtr, Checksum, DmuType, Dnode};
 use std::ops::ControlFlow;
@@ -244,7 +245,7 @@ impl Object {
             let found = live.lock().find(blkid);
             return match found {
                 BlockSource::Version(Content::Block(b)) if b.seal().is_some() => {
-                    Err(self.error(ErrorKind::Invalid("the block is encrypted, without its key")))
+                    Err(self.error(ErrorKind::Invalid(InvalidChange::NoKey)))
                 }
                 BlockSource::Version(Content::Block(b)) => Ok(Located::Memory(b)),
                 BlockSource::Version(Content::Stored(bp)) => Ok(Located::Disk(*bp)),
@@ -303,7 +304,7 @@ impl Object {
             };
             match (decided, tree) {
                 (Some(Some(spill)), _) if spill.seal().is_some() => {
-                    Err(self.error(ErrorKind::Invalid("the block is encrypted, without its key")))
+                    Err(self.error(ErrorKind::Invalid(InvalidChange::NoKey)))
                 }
                 (Some(spill), _) => Ok(Settled(spill)),
                 (None, Some(tree)) => self.spill_of(&tree),

@@ -214,7 +214,7 @@ impl Ingest<'_> {
 
     fn check_xattr(&self, name: &[u8]) -> zpl::Result<()> {
         match name.starts_with(b"system.posix_acl_") && !self.posix_acls {
-            true => Err(zpl::Error::Unsupported("the dataset has acltype=off")),
+            true => Err(zpl::Error::refused(zpl::Unsupported::AclOff)),
             false => Ok(()),
         }
     }

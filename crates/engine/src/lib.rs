@@ -415,6 +415,11 @@ pub mod errors {
     pub use zpl::Error as ZplError;
 }
 
+/// Why a file is not changed ([`ErrorKind::FileRefused`]).
+pub mod file_refusals {
+    pub use zpl::{Excess, FileRefusal, InvalidRequest, Protection, Unsupported};
+}
+
 /// Why a pool does not do what it is asked to ([`ErrorKind::PoolRefused`]).
 pub mod pool_refusals {
     pub use pool::{DeviceFault, NotRunning, Ongoing, PoolRefusal, VdevFault};

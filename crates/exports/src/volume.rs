@@ -7,6 +7,7 @@
 
 use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
+use engine::file_refusals::FileRefusal;
 use engine::live::InUse;
 use engine::{Error, ErrorKind, OpenPool, PropertyContext, Volume};
 use nbd::{Errno, Export, Extent, Facts, RequestError, Source, Status};
@@ -129,8 +130,10 @@ fn request_error(error: impl Into<Error>) -> RequestError {
     let error = error.into();
     let errno = match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Quota => Errno::NoSpace,
-        ErrorKind::ReadOnly | ErrorKind::NotPermitted => Errno::Permission,
-        ErrorKind::Invalid => Errno::Invalid,
+        ErrorKind::ReadOnly | ErrorKind::FileRefused(FileRefusal::NotPermitted(_)) => {
+            Errno::Permission
+        }
+        ErrorKind::Invalid | ErrorKind::FileRefused(FileRefusal::Invalid(_)) => Errno::Invalid,
         _ => Errno::Io,
     };
     RequestError::new(errno, term::escape::line(&error.to_string()))

@@ -1,10 +1,23 @@
 //! The error numbers that programs get when an operation fails.
 
+use engine::file_refusals::FileRefusal;
 use engine::{Error, ErrorKind};
 use fuser::Errno;
 
 /// Result of an operation.
 pub(crate) type FuseResult<T> = Result<T, Errno>;
+
+/// The number for a change that is refused.
+fn refusal(why: FileRefusal) -> Errno {
+    match why {
+        FileRefusal::Invalid(_) => Errno::EINVAL,
+        FileRefusal::TooLarge(_) => Errno::EFBIG,
+        FileRefusal::NotPermitted(_) => Errno::EPERM,
+        FileRefusal::Unsupported(_) => Errno::EOPNOTSUPP,
+        // The engine may learn of others.
+        _ => Errno::EIO,
+    }
+}
 
 /// The number for an error of a file operation.
 fn number(e: &Error) -> Errno {
@@ -27,7 +40,7 @@ fn number(e: &Error) -> Errno {
         ErrorKind::OtherProject => Errno::EXDEV,
         ErrorKind::NoXattr => Errno::ENODATA,
         ErrorKind::TooLarge => Errno::EFBIG,
-        ErrorKind::NotPermitted => Errno::EPERM,
+        ErrorKind::FileRefused(why) => refusal(*why),
         _ => Errno::EIO,
     }
 }

@@ -144,6 +144,9 @@ fn about(hint: &Hint) -> String {
         Hint::Release(tag) => {
             format!("it is held: `zinc zfs release '{tag}' SNAPSHOT` lets it go")
         }
+        Hint::SetProperty { name, value } => {
+            format!("`zinc zfs set {name}={value} DATASET` allows it")
+        }
         Hint::EnableFeature(_) => "`zinc zpool set feature@NAME=enabled POOL` enables one".into(),
         Hint::MakeFile(path) => {
             format!("`truncate -s 1G {}` makes a file for a pool", path.display())

@@ -1,5 +1,6 @@
 //! Why a file could not be had.
 
+use crate::refusal::FileRefusal;
 use std::fmt;
 
 /// Result of this crate.
@@ -57,16 +58,18 @@ pub enum Error {
     OtherProject,
     /// The file has no such extended attribute.
     NoXattr(String),
-    /// Something is too large; the text names it.
-    TooLarge(&'static str),
-    /// The flags of a file forbid the change.
-    NotPermitted(&'static str),
-    /// The request contradicts a rule, which the text names.
-    Invalid(&'static str),
+    /// The request, the file or the file system does not allow it.
+    Refused(FileRefusal),
     /// The file system is open for reading only.
     ReadOnly,
-    /// Something that is read but not changed; the text names it.
-    Unsupported(&'static str),
+}
+
+impl Error {
+    /// It is refused for this reason.
+    #[must_use]
+    pub fn refused(why: impl Into<FileRefusal>) -> Self {
+        Self::Refused(why.into())
+    }
 }
 
 impl From<dmu::Error> for Error {
@@ -98,11 +101,8 @@ impl fmt::Display for Error {
             Self::TooManyNames => f.write_str("the file has too many links"),
             Self::OtherProject => f.write_str("source and target are of different projects"),
             Self::NoXattr(p) => write!(f, "{p}: no such extended attribute"),
-            Self::TooLarge(what) => write!(f, "too large: {what}"),
-            Self::NotPermitted(why) => write!(f, "not permitted: {why}"),
-            Self::Invalid(rule) => write!(f, "not possible: {rule}"),
+            Self::Refused(why) => write!(f, "{why}"),
             Self::ReadOnly => f.write_str("the file system is open for reading only"),
-            Self::Unsupported(what) => write!(f, "cannot be changed: {what}"),
         }
     }
 }

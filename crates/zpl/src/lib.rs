@@ -21,6 +21,7 @@ mod holes;
 pub mod names;
 mod node;
 mod op;
+mod refusal;
 pub mod replay;
 mod space;
 mod volume;
@@ -37,6 +38,7 @@ pub use op::{
     AccessList, Cloned, Create, Data, Identity, NameInDir, Op, Outcome, Renaming, StoredData,
     VolumeOp,
 };
+pub use refusal::{Excess, FileRefusal, InvalidRequest, Protection, Unsupported};
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
 pub use write::{

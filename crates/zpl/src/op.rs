@@ -18,6 +18,7 @@
 //! new file, its generation) are optional: without them the write path chooses.
 
 use crate::error::{Error, Result};
+use crate::refusal::InvalidRequest;
 use ondisk::BlkPtr;
 use ondisk::acl::Ace;
 use ondisk::znode::{SCANSTAMP_SIZE, Time, flags, mode};
@@ -101,7 +102,7 @@ impl NewKind {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Symlink(target) if !(1..=TARGET_MAX).contains(&target.len()) => {
-                Err(Error::Invalid("the target of a symbolic link has 1 to 4095 bytes"))
+                Err(Error::refused(InvalidRequest::SymlinkTarget))
             }
             _ => Ok(()),
         }

@@ -233,8 +233,14 @@ fn attributes_are_set() {
         ..zpl::SetAttrs::default()
     };
     fs.set_attrs(n, &immutable, at(60)).unwrap();
-    assert!(matches!(fs.write_at(n, 0, b"x", at(61)), Err(zpl::Error::NotPermitted(_))));
-    assert!(matches!(fs.unlink(root, b"f", at(61)), Err(zpl::Error::NotPermitted(_))));
+    assert!(matches!(
+        fs.write_at(n, 0, b"x", at(61)),
+        Err(zpl::Error::Refused(zpl::FileRefusal::NotPermitted(_)))
+    ));
+    assert!(matches!(
+        fs.unlink(root, b"f", at(61)),
+        Err(zpl::Error::Refused(zpl::FileRefusal::NotPermitted(_)))
+    ));
 }
 
 #[test]

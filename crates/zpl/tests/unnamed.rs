@@ -6,7 +6,7 @@ mod common;
 
 use common::{Set, at, filesystem};
 use zpl::write::{SetAttrs, WholeFile};
-use zpl::{Error, Filesystem, FormatOptions, NewFile, NewKind};
+use zpl::{Error, FileRefusal, Filesystem, FormatOptions, NewFile, NewKind};
 
 fn started(set: &Set, fs: &Filesystem) -> zpl::write::OpenFile {
     let new = NewFile::new(NewKind::File, 0o644, at(1));
@@ -36,7 +36,7 @@ fn a_name_comes_with_the_last_change() {
     let node = fs.by_path(b"a", false).unwrap();
     assert_eq!((node.number(), node.links, node.size, node.mtime), (object, 1, 200_000, at(9)));
     let again = fs.give_name(object, (fs.root_object(), b"b"), None, &times, at(4));
-    assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
+    assert!(matches!(again, Err(Error::Refused(FileRefusal::Invalid(_)))), "{again:?}");
     assert_eq!(fs.root().unwrap().size, 3);
 }
 
@@ -165,13 +165,13 @@ fn what_cannot_be_made_whole_is_refused() {
     let again = refused(b"a", NewKind::File, 3, &[(0, vec![1; 3])]);
     assert!(matches!(again, Some(Error::Exists(_))), "{again:?}");
     let behind = refused(b"b", NewKind::File, 3, &[(1, vec![1; 3])]);
-    assert!(matches!(behind, Some(Error::Invalid(_))), "{behind:?}");
+    assert!(matches!(behind, Some(Error::Refused(FileRefusal::Invalid(_)))), "{behind:?}");
     for kind in [NewKind::Dir, NewKind::Fifo] {
         let other = refused(b"b", kind, 3, &[(0, vec![1; 3])]);
-        assert!(matches!(other, Some(Error::Invalid(_))), "{other:?}");
+        assert!(matches!(other, Some(Error::Refused(FileRefusal::Invalid(_)))), "{other:?}");
     }
     let long = refused(b"b", NewKind::File, u64::MAX, &[]);
-    assert!(matches!(long, Some(Error::TooLarge(_))), "{long:?}");
+    assert!(matches!(long, Some(Error::Refused(FileRefusal::TooLarge(_)))), "{long:?}");
     set.commit();
     assert_eq!(names(&fs), [b"a".to_vec()]);
 }

@@ -7,6 +7,7 @@
 use super::set::SLOTS_PER_BLOCK;
 use crate::error::{ErrorKind, Result};
 use crate::objset::Objset;
+use crate::refusal::InvalidChange;
 use crate::tx::Tx;
 use crate::zap::{self, EntryKey, Zap, ZapSpec, ZapValue};
 use ondisk::zap::ZapName;
@@ -23,7 +24,7 @@ impl Objset {
         loop {
             let base = live.base();
             if self.object(number).is_ok() {
-                return Err(self.error(number, ErrorKind::Invalid("there is an object")));
+                return Err(self.error(number, ErrorKind::Invalid(InvalidChange::ObjectThere)));
             }
             let blank = Dnode::new(DmuType::NONE, 1, 1, 0);
             // None: the tree was replaced meanwhile.

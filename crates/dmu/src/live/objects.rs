@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::faults::Faults;
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::refusal::InvalidChange;
 use crate::tx::{Hold, Transactions, Tx};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
@@ -123,7 +124,7 @@ impl Objset {
         live.access(spec.number.unwrap_or(0))?;
         let invalid = |rule| self.error(spec.number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
-            return Err(invalid("its txg no longer accepts changes"));
+            return Err(invalid(InvalidChange::ClosedTxg));
         }
         let dnode = self.new_dnode(live, spec).map_err(invalid)?;
         self.make(tx, spec.number, NewDnode { dnode, levels: None })
@@ -134,13 +135,13 @@ impl Objset {
         let NewDnode { dnode, levels } = made;
         let invalid = |rule| self.error(number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
-            return Err(invalid("its txg no longer accepts changes"));
+            return Err(invalid(InvalidChange::ClosedTxg));
         }
         let slots = dnode.extra_slots + 1;
         let number = match number {
             Some(n) if n >= FIRST_SPECIAL => n,
             Some(n) if n == 0 || n >= OBJECTS_MAX => {
-                return Err(invalid("the object number is out of range"));
+                return Err(invalid(InvalidChange::ObjectNumber));
             }
             Some(n) => {
                 self.claim(live, tx.txg(), n, slots)?;
@@ -185,7 +186,7 @@ impl Objset {
         &self,
         live: &LiveSet,
         spec: &NewObject,
-    ) -> std::result::Result<Dnode, &'static str> {
+    ) -> std::result::Result<Dnode, InvalidChange> {
         let policy = live.policy();
         let special = spec.number.is_some_and(|n| n >= FIRST_SPECIAL);
         // A caller that requests a number may request the next one too, so a large dnode must be
@@ -193,11 +194,11 @@ impl Objset {
         let usual = if spec.number.is_some() { 1 } else { policy.dnode_slots };
         let slots = if special { 1 } else { spec.slots.unwrap_or(usual) };
         if !(1..=32).contains(&slots) {
-            return Err("a dnode has 1 to 32 slots");
+            return Err(InvalidChange::DnodeSlots);
         }
         let shift = spec.indirect_shift.unwrap_or(policy.indirect_shift);
         if !ondisk::dnode::INDIRECT_SHIFT_RANGE.contains(&shift) {
-            return Err("the size of indirect blocks is out of range");
+            return Err(InvalidChange::IndirectSize);
         }
         let size = usize::from(slots) * DNODE_SLOT_SIZE;
         // Attributes may grow into what a second pointer would take.
@@ -205,7 +206,7 @@ impl Objset {
         let room = (size - ondisk::dnode::DNODE_CORE_SIZE).saturating_sub(spec.bonus.len());
         let pointers = (room / ondisk::blkptr::BLKPTR_SIZE).min(most);
         if pointers == 0 {
-            return Err("the bonus does not fit the dnode");
+            return Err(InvalidChange::BonusSize);
         }
         let mut dnode = Dnode::new(spec.kind, slots, pointers, shift);
         dnode.data_sectors = super::spec::sectors(spec.block_size)?;
@@ -221,7 +222,7 @@ impl Objset {
         let exists = || self.error(number, ErrorKind::Exists);
         let (block, slot) = (number / SLOTS_PER_BLOCK, number % SLOTS_PER_BLOCK);
         if slot + u64::from(slots) > SLOTS_PER_BLOCK {
-            let rule = "an object crosses a block of dnodes";
+            let rule = InvalidChange::CrossesDnodeBlock;
             return Err(self.error(number, ErrorKind::Invalid(rule)));
         }
         // An object that was freed in a txg that is not durable may be replaced by a new one.
@@ -292,7 +293,7 @@ impl Objset {
         live.access(number)?;
         let absent = || self.error(number, ErrorKind::NoObject);
         if !live.is_open(tx) {
-            return Err(self.error(number, ErrorKind::Invalid("its txg no longer accepts changes")));
+            return Err(self.error(number, ErrorKind::Invalid(InvalidChange::ClosedTxg)));
         }
         let object = self.live_object(live, number)?.ok_or_else(absent)?;
         let mut state = object.lock();

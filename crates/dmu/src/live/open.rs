@@ -6,6 +6,7 @@ use super::spec::{LiveSpec, SetKey};
 use super::write::is_tree;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
+use crate::refusal::{InvalidChange, Unsupported};
 use crate::store::Key;
 use ondisk::dnode::MAX_LEVELS;
 use ondisk::objset::{OBJSET_SIZE_V1, ObjsetKind};
@@ -42,13 +43,13 @@ fn open(spec: LiveSpec) -> Result<Objset> {
         _ => (BlkPtr::HOLE, new_header(&spec)),
     };
     if key.as_ref().is_some_and(|key| key.version() == 0) {
-        return refuse(ErrorKind::Unsupported("a dataset encrypted before OpenZFS 0.8"));
+        return refuse(ErrorKind::Unsupported(Unsupported::OldEncryption));
     }
     if let SetKey::Sealed(sealed) = &spec.key {
         let done = sealed.put_into(&mut phys);
         done.map_err(|rule| Error { objset: spec.id, object: 0, kind: ErrorKind::Invalid(rule) })?;
         if phys.meta_dnode.as_ref().is_some_and(|meta| !is_tree(meta)) {
-            return refuse(ErrorKind::Invalid("the dnodes of the set stand in no tree"));
+            return refuse(ErrorKind::Invalid(InvalidChange::DnodeTree));
         }
     }
     let meta = phys
@@ -56,10 +57,10 @@ fn open(spec: LiveSpec) -> Result<Objset> {
         .get_or_insert_with(|| new_meta(spec.kind, spec.policy.indirect_shift))
         .clone();
     if meta.endian != Endian::Little {
-        return refuse(ErrorKind::Unsupported("an object set of the other byte order"));
+        return refuse(ErrorKind::Unsupported(Unsupported::ByteOrder));
     }
     if meta.block_size() != DNODE_BLOCK_SIZE {
-        return refuse(ErrorKind::Unsupported("dnode blocks that are not of 16 KiB"));
+        return refuse(ErrorKind::Unsupported(Unsupported::DnodeBlockSize));
     }
     let base = Base { root, phys: Arc::new(phys) };
     let mut live = LiveSet::over(spec.id, base, meta, spec.policy);

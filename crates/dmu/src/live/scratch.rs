@@ -14,6 +14,7 @@ use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet};
 use super::state::{Content, LiveObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
+use crate::refusal::Unsupported;
 use crate::tx::{Hold, Transactions, Tx};
 use ondisk::dnode::FLAG_USED_BYTES;
 use ondisk::{BlkPtr, ObjsetPhys};
@@ -83,7 +84,7 @@ impl Objset {
         let new = || new_meta(kind, policy.indirect_shift);
         let meta = phys.meta_dnode.get_or_insert_with(new).clone();
         if meta.block_size() != DNODE_BLOCK_SIZE {
-            let what = "dnode blocks that are not of 16 KiB";
+            let what = Unsupported::DnodeBlockSize;
             return Err(self.error(0, ErrorKind::Unsupported(what)));
         }
         let base = Base { root: self.root(), phys: Arc::new(phys) };

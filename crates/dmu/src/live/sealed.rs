@@ -27,14 +27,13 @@ use super::write::is_tree;
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::refusal::InvalidChange;
 use crate::tx::Tx;
 use device::AlignedBuf;
 use ondisk::blkptr::CryptParams;
 use ondisk::{Dnode, Endian};
 use std::sync::Arc;
 use zio::{Block, Seal};
-
-const NO_TREE: &str = "its levels do not reach its last block, or reach too far";
 
 impl Objset {
     /// Whether it is received as it was encrypted elsewhere.
@@ -50,7 +49,7 @@ impl Objset {
     pub fn seal_dnodes(&self, first: u64, params: CryptParams, mac: [u8; 16]) -> Result<()> {
         let live = self.live_set()?;
         if !live.is_sealed() || !first.is_multiple_of(SLOTS_PER_BLOCK) {
-            let rule = "a block of dnodes does not begin there";
+            let rule = InvalidChange::DnodeBlockStart;
             return Err(self.error(first, ErrorKind::Invalid(rule)));
         }
         live.dnode_seals.lock().insert(first / SLOTS_PER_BLOCK, (params, mac));
@@ -63,10 +62,10 @@ impl Objset {
     /// The number is taken; the set is not received sealed.
     pub fn create_sealed(&self, tx: &Tx, number: u64, dnode: Dnode) -> Result<Object> {
         if !self.is_sealed() {
-            return Err(self.error(number, ErrorKind::Invalid("the set is not received sealed")));
+            return Err(self.error(number, ErrorKind::Invalid(InvalidChange::NotSealed)));
         }
         if !is_tree(&dnode) {
-            return Err(self.error(number, ErrorKind::Invalid(NO_TREE)));
+            return Err(self.error(number, ErrorKind::Invalid(InvalidChange::Levels)));
         }
         let levels = Some(dnode.levels);
         self.make(tx, Some(number), NewDnode { dnode, levels })
@@ -88,7 +87,7 @@ impl Object {
                 && (attrs.indirect_shift == dnode.indirect_shift || attrs.levels == 1)
                 && attrs.levels <= dnode.levels;
             if !self.objset().is_sealed() || !is_same || !is_tree(dnode) {
-                return Err(self.error(ErrorKind::Invalid("the object is of another form")));
+                return Err(self.error(ErrorKind::Invalid(InvalidChange::OtherForm)));
             }
             let attrs = Arc::make_mut(attrs);
             let mut new = dnode.clone();

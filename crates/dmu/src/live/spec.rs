@@ -1,6 +1,7 @@
 //! The inputs of live sets, and their callbacks.
 
 use super::policy::SetPolicy;
+use crate::refusal::InvalidChange;
 use crate::store::{BlockStore, Key};
 use crate::tx::Transactions;
 use ondisk::objset::{FLAG_USERACCOUNTING_COMPLETE, ObjsetKind};
@@ -68,11 +69,11 @@ impl SealedSet {
     }
 
     /// Puts it into a header: of an empty set, or of the one that it continues.
-    pub(super) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), &'static str> {
+    pub(super) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), InvalidChange> {
         let mut meta = self.meta.clone();
         if let Some(old) = &phys.meta_dnode {
             if !self.is_of_form(old) {
-                return Err("the dnodes of the set stand in a tree of another form");
+                return Err(InvalidChange::DnodeTreeForm);
             }
             let max_block = meta.max_block.max(old.max_block);
             meta = old.clone();
@@ -257,9 +258,9 @@ pub struct DnodeAttrs {
 }
 
 /// `bytes` as a number of sectors; the error names the rule it breaks.
-pub(super) fn sectors(bytes: u32) -> std::result::Result<u16, &'static str> {
+pub(super) fn sectors(bytes: u32) -> std::result::Result<u16, InvalidChange> {
     match bytes {
         512..=0x100_0000 if bytes.is_multiple_of(512) => Ok((bytes / 512) as u16),
-        _ => Err("a block has 512 bytes to 16 MiB and whole sectors"),
+        _ => Err(InvalidChange::BlockSize),
     }
 }

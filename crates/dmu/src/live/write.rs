@@ -5,6 +5,7 @@ use super::spec::DnodeAttrs;
 use super::state::{BlockSource, Content, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
+use crate::refusal::InvalidChange;
 use crate::tx::Tx;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
@@ -14,8 +15,6 @@ use std::sync::Arc;
 use zio::cpu::Work;
 use zio::{Block, Place};
 
-/// The error for a raw receive that changes a part of a block.
-const SEALED_WHOLE: &str = "encrypted blocks are written and freed whole, as they came";
 /// Longest spill block in bytes.
 const SPILL_MAX: usize = 128 << 10;
 
@@ -56,7 +55,7 @@ impl Object {
             return Err(self.error(ErrorKind::ReadOnly));
         };
         if !set.is_open(tx) {
-            return Err(self.error(ErrorKind::Invalid("its txg no longer accepts changes")));
+            return Err(self.error(ErrorKind::Invalid(InvalidChange::ClosedTxg)));
         }
         set.access(self.number())?;
         Ok((object, set))
@@ -105,7 +104,7 @@ impl Object {
         let reach = end.map(|e| e.div_ceil(bs).saturating_sub(1));
         match reach.and_then(|last| levels_for(&attrs, last)) {
             Some(levels) if levels <= MAX_LEVELS => Ok(bs),
-            _ => Err(self.error(ErrorKind::Invalid("no tree reaches that far"))),
+            _ => Err(self.error(ErrorKind::Invalid(InvalidChange::BlockNumber))),
         }
     }
 
@@ -154,7 +153,7 @@ impl Object {
                 whole
             }
             std::cmp::Ordering::Greater => {
-                return Err(self.error(ErrorKind::Invalid("the data are longer than a block")));
+                return Err(self.error(ErrorKind::Invalid(InvalidChange::LongData)));
             }
         };
         let block = Arc::new(Block::new(data, Endian::Little));
@@ -169,7 +168,7 @@ impl Object {
     pub fn write_shared(&self, tx: &Tx, blkid: u64, block: &Arc<Block>) -> Result<()> {
         let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
         if block.size() != bs {
-            return Err(self.error(ErrorKind::Invalid("the content is not a whole block")));
+            return Err(self.error(ErrorKind::Invalid(InvalidChange::PartOfBlock)));
         }
         self.counted_write(bs, || {
             Work::Copy.charge(bs);
@@ -187,7 +186,7 @@ impl Object {
     pub fn write_stored(&self, tx: &Tx, blkid: u64, bp: &BlkPtr) -> Result<()> {
         let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
         if bp.is_hole() || bp.level() != 0 || bp.lsize() != bs {
-            return Err(self.error(ErrorKind::Invalid("the pointer is to no block of the object")));
+            return Err(self.error(ErrorKind::Invalid(InvalidChange::ForeignPointer)));
         }
         self.counted_write(bs, || self.put(tx, blkid, Content::Stored(Arc::new(*bp)), bs))
     }
@@ -215,7 +214,7 @@ impl Object {
     fn check_seal(&self, block: &Block) -> Result<()> {
         match self.objset().is_sealed() == block.seal().is_some() {
             true => Ok(()),
-            false => Err(self.error(ErrorKind::Invalid(SEALED_WHOLE))),
+            false => Err(self.error(ErrorKind::Invalid(InvalidChange::SealedWhole))),
         }
     }
 
@@ -242,7 +241,7 @@ impl Object {
     ) -> Result<()> {
         let (object, set) = self.changing(tx)?;
         if set.is_sealed() {
-            return Err(self.error(ErrorKind::Invalid(SEALED_WHOLE)));
+            return Err(self.error(ErrorKind::Invalid(InvalidChange::SealedWhole)));
         }
         let put = |bytes: &mut [u8]| match (bytes.get_mut(range.clone()), data) {
             (Some(to), Some(from)) => to.copy_from_slice(from),
@@ -345,7 +344,7 @@ impl Object {
         let known = state.is_dirty(tx.txg());
         self.change_locked(tx, object, set, &mut state, |_, attrs| {
             if bytes.len() > attrs.bonus_room(spill) {
-                return Err(self.error(ErrorKind::Invalid("the bonus does not fit the dnode")));
+                return Err(self.error(ErrorKind::Invalid(InvalidChange::BonusSize)));
             }
             let attrs = Arc::make_mut(attrs);
             attrs.bonus_kind = kind;
@@ -369,7 +368,7 @@ impl Object {
         let block = match bytes {
             None => None,
             Some(b) if b.is_empty() || b.len() > SPILL_MAX => {
-                return Err(self.error(ErrorKind::Invalid("a spill block has up to 128 KiB")));
+                return Err(self.error(ErrorKind::Invalid(InvalidChange::SpillSize)));
             }
             Some(b) => {
                 let mut whole = AlignedBuf::zeroed(b.len().next_multiple_of(512));
@@ -392,7 +391,7 @@ impl Object {
                 false => attrs.has_spill_room(),
             };
             if block.is_some() && !has_room {
-                let rule = "there is no room for a spill pointer";
+                let rule = InvalidChange::SpillPointer;
                 return Err(self.error(ErrorKind::Invalid(rule)));
             }
             version.spill = Some(block);
@@ -417,7 +416,7 @@ impl Object {
             return Ok(());
         }
         if attrs.max_block > 0 {
-            return Err(invalid("the object has more than one block"));
+            return Err(invalid(InvalidChange::BlockSizeFixed));
         }
         let bs = u64::from(bytes);
         let block = self.read_block(0)?;
@@ -448,7 +447,7 @@ impl Object {
             let single = attrs.max_block == 0 && attrs.levels == 1;
             let known = ondisk::dnode::INDIRECT_SHIFT_RANGE.contains(&new.indirect_shift);
             if new.indirect_shift != attrs.indirect_shift && !(single && known) {
-                let rule = "the size of indirect blocks is fixed, or out of range";
+                let rule = InvalidChange::IndirectSizeFixed;
                 return Err(self.error(ErrorKind::Invalid(rule)));
             }
             let attrs = Arc::make_mut(attrs);

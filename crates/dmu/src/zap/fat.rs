@@ -2,6 +2,7 @@
 
 use super::blocks::{Blocks, Change};
 use crate::error::{ErrorKind, Result};
+use crate::refusal::InvalidChange;
 use ondisk::Endian;
 use ondisk::zap::{ENTRY_COUNT_AT, EditOutcome, Entry, KeyHash, Leaf, ZapHeader, ZapKey, ZapName};
 use std::collections::BTreeMap;
@@ -161,9 +162,7 @@ impl Fat {
     fn check_size(&self, blocks: &impl Blocks, name: &ZapName, values: &[u8]) -> Result<()> {
         let size = self.header.block_size();
         if Leaf::chunks_of(name, values.len()) > Leaf::room(size) {
-            return Err(
-                blocks.error(ErrorKind::Invalid("an entry is larger than a leaf of its ZAP"))
-            );
+            return Err(blocks.error(ErrorKind::Invalid(InvalidChange::LargeEntry)));
         }
         Ok(())
     }
@@ -281,7 +280,7 @@ impl Fat {
         // OpenZFS stops two bits before the hash ends: a table that gets there has thousands of
         // names of one hash, and more words would not tell them apart.
         if old.shift + 2 >= u64::from(self.key_hash().bits()) {
-            return Err(blocks.error(ErrorKind::Invalid("too many names of one hash in a ZAP")));
+            return Err(blocks.error(ErrorKind::Invalid(InvalidChange::EqualHashes)));
         }
         let twice = |words: &[u64]| words.iter().flat_map(|w| [*w, *w]).collect::<Vec<_>>();
         if old.block_count == 0 {

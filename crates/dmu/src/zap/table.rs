@@ -4,6 +4,7 @@ use super::blocks::{Blocks, Change};
 use super::fat::Fat;
 use super::{EntryKey, ZapValue, entry};
 use crate::error::{ErrorKind, Result};
+use crate::refusal::InvalidChange;
 use ondisk::Endian;
 use ondisk::zap::{
     BlockKind, Entry, FirstBlock, KeyHash, MICRO_BLOCK_SIZE_MAX, MICRO_CHUNK_SIZE, MICRO_NAME_SIZE,
@@ -136,12 +137,12 @@ impl<B: Blocks> Table<B> {
     /// The key in the form of this table.
     fn key(&self, key: EntryKey<'_>) -> Result<(ZapKey, ZapName)> {
         let of = self.key_hash();
-        let wrong = |text| Err(self.blocks.error(ErrorKind::Invalid(text)));
+        let wrong = |why| Err(self.blocks.error(ErrorKind::Invalid(why)));
         match key {
-            EntryKey::Words(_) if !of.integer_keys() => wrong("an integer key in a ZAP of names"),
+            EntryKey::Words(_) if !of.integer_keys() => wrong(InvalidChange::IntegerKey),
             EntryKey::Words(w) => Ok((ZapKey::words(&of, w), ZapName::U64s(w.to_vec()))),
-            EntryKey::Name(..) if of.integer_keys() => wrong("a name in a ZAP of integer keys"),
-            EntryKey::Name(n, _) if n.contains(&0) => wrong("a name with a NUL"),
+            EntryKey::Name(..) if of.integer_keys() => wrong(InvalidChange::NameKey),
+            EntryKey::Name(n, _) if n.contains(&0) => wrong(InvalidChange::NameWithNul),
             EntryKey::Name(n, how) => Ok((ZapKey::name(&of, n, how), ZapName::Bytes(n.to_vec()))),
         }
     }
@@ -151,11 +152,11 @@ impl<B: Blocks> Table<B> {
         let int_len = usize::from(value.int_len);
         let whole = matches!(int_len, 1 | 2 | 4 | 8) && len.is_multiple_of(int_len);
         match () {
-            () if !whole => Err(self
-                .blocks
-                .error(ErrorKind::Invalid("a value that is not made of whole integers"))),
+            () if !whole => {
+                Err(self.blocks.error(ErrorKind::Invalid(InvalidChange::PartOfInteger)))
+            }
             () if len > VALUE_SIZE_MAX => {
-                Err(self.blocks.error(ErrorKind::Invalid("a value of more than 8 KiB")))
+                Err(self.blocks.error(ErrorKind::Invalid(InvalidChange::LargeValue)))
             }
             () => Ok(()),
         }

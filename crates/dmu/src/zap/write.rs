@@ -35,6 +35,7 @@ use crate::live::spec::NewObject;
 use crate::locks::ObjectLock;
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::refusal::InvalidChange;
 use crate::tx::Tx;
 use device::AlignedBuf;
 use ondisk::zap::{BLOCK_SIZE_MIN, FAT_BLOCK_SIZE_MAX, KeyHash};
@@ -128,7 +129,7 @@ impl ZapSpec {
                 Err(objset.error(number, ErrorKind::WrongType { wanted: "a ZAP", found }))
             }
             () if !sizes.contains(&self.block_shift) => {
-                Err(objset.error(number, ErrorKind::Invalid("no ZAP has blocks of that size")))
+                Err(objset.error(number, ErrorKind::Invalid(InvalidChange::ZapBlockSize)))
             }
             () => Ok(()),
         }

@@ -9,6 +9,7 @@ use dsl::{KeyError, TokenFault};
 use pool::live::TunableError;
 use pool::{DeviceFault, Obstacle, PoolRefusal, VdevFault};
 use rt::Cancelled;
+use zpl::{FileRefusal, Unsupported};
 
 impl From<pool::Error> for Error {
     fn from(e: pool::Error) -> Self {
@@ -277,12 +278,11 @@ impl From<zpl::Error> for Error {
             Z::OtherProject => ErrorKind::OtherProject,
             Z::Exists(_) => ErrorKind::Exists,
             Z::NotEmpty(_) => ErrorKind::NotEmpty,
-            Z::NotPermitted(_) => ErrorKind::NotPermitted,
             Z::ReadOnly => ErrorKind::ReadOnly,
-            Z::TooLarge(_) => ErrorKind::TooLarge,
-            Z::Unsupported(_) | Z::Version(_) => ErrorKind::Unsupported,
+            Z::Refused(why) => ErrorKind::FileRefused(*why),
+            Z::Version(_) => ErrorKind::Unsupported,
             Z::Format { .. } | Z::NoAttribute { .. } => ErrorKind::Damaged,
-            Z::Invalid(_) | Z::Loop | Z::NotSymlink(_) => ErrorKind::Invalid,
+            Z::Loop | Z::NotSymlink(_) => ErrorKind::Invalid,
         };
         let place = match &e {
             Z::NotFound(path)
@@ -291,6 +291,12 @@ impl From<zpl::Error> for Error {
             | Z::IsDirectory(path)
             | Z::Exists(path)
             | Z::NotEmpty(path) => Some(Place::File(path.clone())),
+            Z::Refused(FileRefusal::Unsupported(Unsupported::XattrOff)) => {
+                Some(Place::Property("xattr".to_owned()))
+            }
+            Z::Refused(FileRefusal::Unsupported(Unsupported::AclOff)) => {
+                Some(Place::Property("acltype".to_owned()))
+            }
             _ => None,
         };
         let error = Self::new(kind).because(e);

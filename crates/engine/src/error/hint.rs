@@ -5,6 +5,7 @@ use dsl::Refusal;
 use pool::{DeviceFault, Ongoing, PoolRefusal, VdevFault};
 use repair::RepairRefusal;
 use std::path::PathBuf;
+use zpl::{FileRefusal, Unsupported};
 
 /// What can be done about a failure. A front end words it for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,13 @@ pub enum Hint {
     DestroyPool,
     /// Take the snapshots one after the other.
     OneByOne,
+    /// Set a property of the dataset to this value.
+    SetProperty {
+        /// The property.
+        name: &'static str,
+        /// The value.
+        value: &'static str,
+    },
     /// Set the property to its default instead.
     SetDefault,
     /// Ask for what is there to be replaced.
@@ -158,6 +166,19 @@ impl Hint {
             PoolRefusal::LogNotReplayed(_) | PoolRefusal::KeyNeeded(_) => Self::LoadKey,
             _ => return None,
         })
+    }
+
+    /// What can be done about a refusal to change a file.
+    pub(super) fn of_file_refusal(why: FileRefusal) -> Option<Self> {
+        match why {
+            FileRefusal::Unsupported(Unsupported::XattrOff) => {
+                Some(Self::SetProperty { name: "xattr", value: "sa" })
+            }
+            FileRefusal::Unsupported(Unsupported::AclOff) => {
+                Some(Self::SetProperty { name: "acltype", value: "posix" })
+            }
+            _ => None,
+        }
     }
 
     /// What can be done about a pool that is not imported.

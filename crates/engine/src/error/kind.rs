@@ -8,6 +8,7 @@ use pool::PoolRefusal;
 use repair::RepairRefusal;
 use std::fmt;
 use std::path::PathBuf;
+use zpl::FileRefusal;
 
 /// What sort of failure it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum ErrorKind {
     Against(Rule),
     /// The state of the dataset does not allow it.
     Refused(Refusal),
+    /// The request for a file, its flags, or its file system do not allow it.
+    FileRefused(FileRefusal),
     /// The state of the pool, or of its devices, does not allow it.
     PoolRefused(PoolRefusal),
     /// Another program writes to the pool: its state changed each time while it was read.
@@ -55,8 +58,6 @@ pub enum ErrorKind {
     NoXattr,
     /// The directory has entries.
     NotEmpty,
-    /// The flags of a file forbid it.
-    NotPermitted,
     /// It can only be read.
     ReadOnly,
     /// No space is left in the pool.
@@ -313,6 +314,7 @@ impl ErrorKind {
             Self::Suspended => Hint::Clear,
             Self::Displaced => Hint::SaveData,
             Self::Refused(why) => return Hint::of_refusal(why),
+            Self::FileRefused(why) => return Hint::of_file_refusal(*why),
             Self::PoolRefused(why) => return Hint::of_pool_refusal(why),
             Self::NotRepaired(why) => return Hint::of_repair(why),
             _ => return None,
@@ -325,6 +327,7 @@ impl fmt::Display for ErrorKind {
         f.write_str(match self {
             Self::Against(rule) => return write!(f, "{rule}"),
             Self::Refused(why) => return write!(f, "{why}"),
+            Self::FileRefused(why) => return write!(f, "{why}"),
             Self::PoolRefused(why) => return write!(f, "{why}"),
             Self::BadValue { property: p, value } => return write!(f, "'{p}' cannot be '{value}'"),
             Self::InvalidName => "the name breaks the rules for names",
@@ -339,7 +342,6 @@ impl fmt::Display for ErrorKind {
             Self::NameTooLong => "the name is too long",
             Self::NoXattr => "has no such extended attribute",
             Self::NotEmpty => "is not empty",
-            Self::NotPermitted => "is not permitted",
             Self::ReadOnly => "is open for reading only",
             Self::NoSpace => "no space is left",
             Self::Quota => "a quota is exceeded",

@@ -95,6 +95,20 @@ fn a_refusal_of_a_pool_says_where_and_what_to_do() {
 }
 
 #[test]
+fn a_refusal_to_change_a_file_is_a_value_with_a_place_and_a_hint() {
+    let off = zpl::Error::refused(zpl::Unsupported::XattrOff);
+    let text = off.to_string();
+    let error = Error::from(off);
+    assert_eq!(error.kind(), &ErrorKind::FileRefused(zpl::Unsupported::XattrOff.into()));
+    assert_eq!(error.place(), Some(&Place::Property("xattr".to_owned())));
+    assert_eq!(error.hint(), Some(&Hint::SetProperty { name: "xattr", value: "sa" }));
+    assert_eq!(error.to_string(), text);
+    let error = Error::from(zpl::Error::refused(zpl::Protection::Immutable));
+    assert_eq!((error.place(), error.hint()), (None, None));
+    assert_eq!(error.to_string(), "not permitted: the file is immutable");
+}
+
+#[test]
 fn what_is_too_much_for_memory_is_no_damage() {
     let of = |kind| Error::from(dmu::Error { objset: 1, object: 2, kind });
     assert_eq!(of(dmu::ErrorKind::Memory).kind(), &ErrorKind::TooLarge);

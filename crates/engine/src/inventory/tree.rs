@@ -14,7 +14,7 @@
 //! Descriptions are made in any order and handed out in the order of the walk: each has a number,
 //! and the walk waits when it is too far ahead of the oldest one missing.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use rt::Rt;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Keeps an error about the last entry, while there are not too many.
-    fn fail(&mut self, error: zpl::Error) {
+    fn fail(&mut self, error: impl Into<Error>) {
         let path = if self.path.is_empty() { b".".to_vec() } else { self.path.clone() };
         let before = self.error_bytes;
         self.error_bytes = before.saturating_add(path.len());
@@ -160,8 +160,9 @@ impl<'a> Walk<'a> {
         }
         self.errors.push(WalkError { path, error: error.into() });
         if self.error_bytes >= ERRORS_BYTES {
-            let error = zpl::Error::TooLarge("there are more errors than are kept");
-            self.errors.push(WalkError { path: b".".to_vec(), error: error.into() });
+            let error =
+                Error::new(ErrorKind::TooLarge).because("there are more errors than are kept");
+            self.errors.push(WalkError { path: b".".to_vec(), error });
         }
     }
 
@@ -175,7 +176,8 @@ impl<'a> Walk<'a> {
             return self.fail(tree("the directory has a second name"));
         }
         if self.stack.len() >= DEPTH_MAX {
-            return self.fail(zpl::Error::TooLarge("directories nest deeper than is walked"));
+            let deep = "directories nest deeper than is walked";
+            return self.fail(Error::new(ErrorKind::TooLarge).because(deep));
         }
         let (todo, after) = self.next_names(object, None);
         self.kept += todo.len();

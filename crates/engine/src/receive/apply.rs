@@ -516,7 +516,7 @@ impl<'a> Apply<'a> {
 /// The error for a record that the object set refuses: no stream may contain it.
 pub(super) fn rejected(e: dmu::Error) -> Error {
     match e.kind {
-        dmu::ErrorKind::Invalid(rule) => bad(rule),
+        dmu::ErrorKind::Invalid(rule) => bad(rule.text()),
         dmu::ErrorKind::Exists => bad("an object takes the place of another"),
         _ => e.into(),
     }

@@ -9,6 +9,7 @@ mod sa;
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::refusal::{InvalidRequest, Unsupported};
 use dmu::{Object, Tx};
 use ondisk::DmuType;
 use ondisk::acl::{Ace, EMBEDDED_ACL_SIZE, VERSION_FUID, VERSION_INITIAL, encode_aces};
@@ -71,7 +72,7 @@ impl Attrs {
         match file.kind() {
             mode::FILE => Ok(file),
             mode::DIR => Err(Error::IsDirectory(format!("object {number}"))),
-            _ => Err(Error::Invalid("content is for regular files")),
+            _ => Err(Error::refused(InvalidRequest::ContentOfSpecial)),
         }
     }
 
@@ -131,7 +132,7 @@ impl Attrs {
     pub(crate) fn set_bytes(&mut self, name: &'static str, bytes: &[u8]) -> Result<()> {
         match &mut self.form {
             Form::List(list) => list.set_bytes(name, bytes),
-            Form::Old(_) => return Err(Error::Unsupported("a new attribute of an old file")),
+            Form::Old(_) => return Err(Error::refused(Unsupported::NewAttributeOfOldFile)),
         }
         Ok(())
     }
@@ -312,7 +313,7 @@ impl Attrs {
                 let bytes = encode_aces(aces, version, self.object.dnode().endian);
                 let mut embedded = [0; EMBEDDED_ACL_SIZE];
                 let Some(start) = embedded.get_mut(..bytes.len()) else {
-                    return Err(Error::Unsupported("an ACL longer than an old file holds"));
+                    return Err(Error::refused(Unsupported::LongAclOfOldFile));
                 };
                 start.copy_from_slice(&bytes);
                 z.acl.external_object = 0;

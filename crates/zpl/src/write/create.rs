@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
 use crate::op::{Create, Identity, NameInDir, NewFile, NewKind, Op, Outcome, SetAttrs};
+use crate::refusal::InvalidRequest;
 use dmu::{NewObject, Object, Tx, zap};
 use ondisk::DmuType;
 use ondisk::blkptr::SECTOR_SIZE;
@@ -108,7 +109,7 @@ impl Filesystem {
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut owner = Attrs::load(self, file)?;
         if owner.get(zpl::XATTR) != 0 || new.kind != NewKind::Dir {
-            return Err(Error::Invalid("a file has one directory of extended attributes"));
+            return Err(Error::refused(InvalidRequest::SecondXattrDirectory));
         }
         let number = self.make_with(tx, new, identity, &Parent::Xattrs(&owner), |_| Ok(()))?;
         let mut undo = Undo::new(self, tx);
@@ -317,7 +318,7 @@ impl Filesystem {
         }
         check_flags(&target, flags::IMMUTABLE | flags::APPENDONLY)?;
         if parent.has_flag(flags::XATTR) != target.has_flag(flags::XATTR) {
-            return Err(Error::Invalid("an extended attribute has no name among files"));
+            return Err(Error::refused(InvalidRequest::XattrAsFile));
         }
         self.check_project(&parent, &target)?;
         if self.find_at(parent.object(), at)?.is_some() {

@@ -9,6 +9,7 @@ use super::stored::{Content, OFFSET_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Data, Op, Outcome};
+use crate::refusal::Excess;
 use dmu::Tx;
 use ondisk::blkptr::SECTOR_SIZE;
 use ondisk::sa::zpl;
@@ -157,7 +158,7 @@ impl Filesystem {
             return Ok(());
         }
         if size > OFFSET_MAX {
-            return Err(Error::TooLarge("the end of the file"));
+            return Err(Error::refused(Excess::FileEnd));
         }
         attrs.set(zpl::SIZE, size);
         attrs.save(self, tx)
@@ -225,7 +226,7 @@ impl Filesystem {
     /// Grows the only block of a file that will end at `size`; the content is locked.
     pub(super) fn grow_block(&self, tx: &Tx, file: u64, size: u64) -> Result<()> {
         if size > OFFSET_MAX {
-            return Err(Error::TooLarge("the end of the file"));
+            return Err(Error::refused(Excess::FileEnd));
         }
         if let Some(block) = self.block_for(file, size)? {
             let _attrs = self.inner.state.attrs.exclusive(file);

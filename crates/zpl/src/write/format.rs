@@ -4,6 +4,7 @@ use super::create::Parent;
 use crate::error::{Error, Result};
 use crate::fs::{CaseSensitivity, Filesystem};
 use crate::op::{NewFile, NewKind};
+use crate::refusal::InvalidRequest;
 use crate::volume::{VOLUME_DATA, VOLUME_PROPERTIES, Volume};
 use dmu::zap::{self, ZapSpec};
 use dmu::{NewObject, Objset, Tx};
@@ -63,7 +64,7 @@ impl FormatOptions {
             return Err(Error::Version(self.version));
         }
         if self.normalization != 0 && !self.utf8_only {
-            return Err(Error::Invalid("names that are normalised must be UTF-8"));
+            return Err(Error::refused(InvalidRequest::NormalizedBytes));
         }
         Ok(())
     }
@@ -133,7 +134,7 @@ impl Volume {
     /// multiple of it.
     pub fn check_format(size: u64, block_size: u32) -> Result<()> {
         if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
-            return Err(Error::Invalid("a volume's block size is 512 bytes to 16 MiB"));
+            return Err(Error::refused(InvalidRequest::VolumeBlockSize));
         }
         Self::check_size(size, block_size.into())
     }

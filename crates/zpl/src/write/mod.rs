@@ -70,6 +70,7 @@ pub use whole::WholeFile;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Op, Outcome};
+use crate::refusal::{InvalidRequest, Protection};
 use dmu::{Hold, Tx};
 use ondisk::znode::{Time, flags};
 
@@ -95,10 +96,10 @@ impl Filesystem {
     pub fn configure(&self, settings: FsSettings) -> Result<()> {
         let size = settings.record_size;
         if !size.is_power_of_two() || !(512..=16 << 20).contains(&size) {
-            return Err(Error::Invalid("a record size is a power of two from 512 to 16 MiB"));
+            return Err(Error::refused(InvalidRequest::RecordSize));
         }
         if settings.dnode_slots.is_some_and(|n| !(1..=32).contains(&n)) {
-            return Err(Error::Invalid("a dnode has 1 to 32 slots"));
+            return Err(Error::refused(InvalidRequest::DnodeSlots));
         }
         *self.inner.state.settings.lock() = settings;
         Ok(())
@@ -153,13 +154,13 @@ pub(crate) fn check_flags(attrs: &attrs::Attrs, forbidden: u64) -> Result<()> {
         return Ok(());
     }
     if attrs.has_flag(forbidden & flags::IMMUTABLE) {
-        return Err(Error::NotPermitted("the file is immutable"));
+        return Err(Error::refused(Protection::Immutable));
     }
     if attrs.has_flag(forbidden & flags::APPENDONLY) {
-        return Err(Error::NotPermitted("the file can only be appended to"));
+        return Err(Error::refused(Protection::AppendOnly));
     }
     if attrs.has_flag(forbidden) {
-        return Err(Error::NotPermitted("the file's flags forbid it"));
+        return Err(Error::refused(Protection::Flags));
     }
     Ok(())
 }

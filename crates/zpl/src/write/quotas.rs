@@ -15,6 +15,7 @@ use super::limits::{KnownLimits, Limits};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
+use crate::refusal::Unsupported;
 use crate::space::{OBJECT_PREFIX, SpaceKind};
 use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
@@ -68,10 +69,10 @@ impl Filesystem {
     /// before version 4 have none at all; no space.
     pub fn set_quota(&self, kind: SpaceKind, what: QuotaKind, id: u64, limit: u64) -> Result<()> {
         if kind == SpaceKind::Project && !self.counts_projects() {
-            return Err(Error::Unsupported("limits of projects"));
+            return Err(Error::refused(Unsupported::ProjectLimits));
         }
         if self.version() < ZPL_VERSION_USERSPACE {
-            return Err(Error::Unsupported("limits in a file system from before version 4"));
+            return Err(Error::refused(Unsupported::LimitsOfOldFilesystem));
         }
         self.check_owner(id)?;
         let done = self.with_small_tx(|tx| self.set_quota_tx(tx, (kind, what), id, limit));

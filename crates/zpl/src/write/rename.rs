@@ -12,6 +12,7 @@ use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Identity, NameInDir, NewFile, NewKind, Op, Renaming};
+use crate::refusal::InvalidRequest;
 use dmu::{Tx, zap};
 use ondisk::DmuType;
 use ondisk::sa::zpl;
@@ -185,7 +186,7 @@ impl Filesystem {
     fn check_move(&self, file: &Attrs, from: &Attrs, to: &Attrs) -> Result<()> {
         check_flags(file, flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY)?;
         if from.has_flag(flags::XATTR) != to.has_flag(flags::XATTR) {
-            return Err(Error::Invalid("an extended attribute has no name among files"));
+            return Err(Error::refused(InvalidRequest::XattrAsFile));
         }
         if from.number() != to.number() {
             self.check_project(to, file)?;

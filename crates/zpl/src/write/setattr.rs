@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
 use crate::op::{AccessList, Op, SetAttrs};
+use crate::refusal::InvalidRequest;
 use dmu::{Hold, Tx, Zap};
 use ondisk::fuid::Fuid;
 use ondisk::sa::zpl;
@@ -65,7 +66,7 @@ impl Filesystem {
         if set.project.is_some() {
             let has = matches!(attrs.kind(), mode::FILE | mode::DIR) && self.counts_projects();
             if !has || (attrs.is_old_form() && !self.replays()) {
-                return Err(Error::Invalid("the file cannot have a project"));
+                return Err(Error::refused(InvalidRequest::NoProject));
             }
         }
         if let Some(size) = set.size {
@@ -110,12 +111,10 @@ impl Filesystem {
     pub(super) fn check_owner(&self, id: u64) -> Result<()> {
         let owner = Fuid(id);
         match owner.domain() {
-            0 if owner.id() == u32::MAX => {
-                Err(Error::Invalid("4294967295 is not the number of a user or group"))
-            }
+            0 if owner.id() == u32::MAX => Err(Error::refused(InvalidRequest::OwnerNumber)),
             0 => Ok(()),
             domain if self.fuids().domains.contains_key(&domain) => Ok(()),
-            _ => Err(Error::Invalid("its owner or group is a number above 32 bits")),
+            _ => Err(Error::refused(InvalidRequest::LargeOwner)),
         }
     }
 

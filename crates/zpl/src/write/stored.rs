@@ -9,6 +9,7 @@ use super::attrs::Attrs;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Cloned, Data};
+use crate::refusal::{Excess, InvalidRequest, Unsupported};
 use dmu::{Object, Objset, Place, Tx};
 use ondisk::BlkPtr;
 use ondisk::sa::zpl;
@@ -36,7 +37,7 @@ impl<'a> Content<'a> {
     /// counts: what a later write relies on may be in it.
     pub(super) fn of(objset: &Objset, object: u64, offset: u64, data: &Data<'a>) -> Result<Self> {
         let end = offset.checked_add(data.len()).filter(|end| *end <= OFFSET_MAX);
-        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
+        let end = end.ok_or(Error::refused(Excess::WriteEnd))?;
         let stored = match data {
             Data::Bytes(bytes) => {
                 let bytes = Cow::Borrowed(*bytes);
@@ -46,7 +47,7 @@ impl<'a> Content<'a> {
         };
         let (length, size, logged_end) = (stored.length, stored.block.lsize(), Some(end));
         if length.max(size) > BLOCK_MAX {
-            return Err(Error::TooLarge("the write is longer than any block"));
+            return Err(Error::refused(Excess::WriteLength));
         }
         let offset = if length < size { offset - offset % size } else { offset };
         if stored.block.is_hole() {
@@ -54,7 +55,7 @@ impl<'a> Content<'a> {
             return Ok(Self { offset, bytes, block: None, logged_end });
         }
         if length > size || stored.block.level() != 0 {
-            return Err(Error::Invalid("the block is not one of the write"));
+            return Err(Error::refused(InvalidRequest::ForeignBlock));
         }
         let place =
             Place { objset: objset.id(), object, level: Place::LEVEL_ZIL, blkid: offset / size };
@@ -94,18 +95,18 @@ impl<'a> Content<'a> {
 pub(super) fn put_cloned(object: &Object, tx: &Tx, cloned: &Cloned<'_>) -> Result<()> {
     let Cloned { offset, length, block_size, blocks } = *cloned;
     if !object.objset().is_scratch() {
-        return Err(Error::Unsupported("blocks that belong to another file too"));
+        return Err(Error::refused(Unsupported::SharedBlocks));
     }
     let size = object.dnode().block_size();
     let count = length.div_ceil(size.max(1));
     if block_size != size || !offset.is_multiple_of(size) || count != blocks.len() as u64 {
-        return Err(Error::Invalid("the blocks cloned do not fit the file"));
+        return Err(Error::refused(InvalidRequest::CloneMisaligned));
     }
     if offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
-        return Err(Error::TooLarge("the clone ends behind the largest file"));
+        return Err(Error::refused(Excess::CloneEnd));
     }
     if blocks.iter().any(|bp| !bp.is_hole() && (bp.level() != 0 || bp.lsize() != size)) {
-        return Err(Error::Invalid("a block cloned is not one of a file"));
+        return Err(Error::refused(InvalidRequest::CloneOfNoFile));
     }
     for (blkid, bp) in (offset / size..).zip(blocks) {
         match bp.is_hole() {

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::refusal::Unsupported;
 use dmu::{Tx, ZapValue, zap};
 use ondisk::sa::{AttrInfo, LAYOUTS, MASTER_NODE_ENTRY, REGISTRY, SaTables, ZPL_ATTRS};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const TABLES: u64 = 0;
 impl Filesystem {
     /// The tables as they are now.
     pub(crate) fn need_tables(&self) -> Result<Arc<SaTables>> {
-        self.sa_tables().ok_or(Error::Unsupported("a file system from before system attributes"))
+        self.sa_tables().ok_or(Error::refused(Unsupported::NoSystemAttributes))
     }
 
     fn table_object(&self, name: &str) -> Result<dmu::Object> {
@@ -60,8 +61,7 @@ impl Filesystem {
             return Ok(info.number);
         }
         let known = ZPL_ATTRS.iter().find(|(n, _, _)| *n == name);
-        let &(_, length, class) =
-            known.ok_or(Error::Unsupported("an attribute of another kind than files have"))?;
+        let &(_, length, class) = known.ok_or(Error::refused(Unsupported::ForeignAttribute))?;
         let number = tables.attrs().map(|(_, i)| i.number).max().map_or(0, |n| n + 1);
         let info = AttrInfo { number, length, class };
         let object = self.table_object(REGISTRY)?;

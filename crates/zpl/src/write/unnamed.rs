@@ -16,6 +16,7 @@ use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NewFile, NewKind, SetAttrs};
+use crate::refusal::InvalidRequest;
 use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::Time;
@@ -37,7 +38,7 @@ impl Filesystem {
     pub fn create_unnamed_tx(&self, tx: &Tx, dir: u64, new: &NewFile) -> Result<OpenFile> {
         self.check_writable()?;
         if new.kind == NewKind::Dir {
-            return Err(Error::Invalid("a directory cannot be created without a name"));
+            return Err(Error::refused(InvalidRequest::UnnamedDirectory));
         }
         new.kind.check()?;
         let number = {
@@ -108,7 +109,7 @@ impl Filesystem {
         let mut parent = self.load_dir(dir)?;
         let mut attrs = Attrs::load(self, file)?;
         if attrs.links() != 0 || !self.inner.state.opens.is_used(file) {
-            return Err(Error::Invalid("the file has a name already"));
+            return Err(Error::refused(InvalidRequest::HasName));
         }
         self.check_project(&parent, &attrs)?;
         let before = self.find(parent.object(), name)?;

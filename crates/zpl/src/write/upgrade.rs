@@ -8,6 +8,7 @@
 use super::format::make_tables;
 use crate::error::{Error, Result};
 use crate::fs::{Filesystem, sa_tables};
+use crate::refusal::InvalidRequest;
 use dmu::{Tx, zap};
 use ondisk::sa::MASTER_NODE_ENTRY;
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_MAX, ZPL_VERSION_SA, master};
@@ -24,7 +25,7 @@ impl Filesystem {
             return Err(Error::Version(version));
         }
         if version < self.version() {
-            return Err(Error::Invalid("the version of a file system never becomes less"));
+            return Err(Error::refused(InvalidRequest::OlderVersion));
         }
         self.with_small_tx(|tx| self.upgrade_tx(tx, version))
     }

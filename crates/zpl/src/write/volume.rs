@@ -6,6 +6,7 @@ use super::pieces::free_most;
 use super::stored::{Content, put_cloned};
 use crate::error::{Error, Result};
 use crate::op::{Data, VolumeOp};
+use crate::refusal::InvalidRequest;
 use crate::volume::{SIZE, VOLUME_DATA, VOLUME_PROPERTIES, Volume};
 use dmu::{Hold, Objset, SpaceUse, Tx, zap};
 
@@ -20,7 +21,7 @@ impl Volume {
     /// Whether a volume can have this size.
     pub(super) fn check_size(size: u64, block_size: u64) -> Result<()> {
         if size == 0 || size > i64::MAX as u64 || !size.is_multiple_of(block_size) {
-            return Err(Error::Invalid("a volume's size is a multiple of its block size"));
+            return Err(Error::refused(InvalidRequest::VolumeSize));
         }
         Ok(())
     }
@@ -139,7 +140,7 @@ impl Volume {
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         match offset.checked_add(len).filter(|end| *end <= self.size()) {
             Some(_) => Ok(()),
-            None => Err(Error::Invalid("the range ends behind the volume")),
+            None => Err(Error::refused(InvalidRequest::BehindVolume)),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::undo::taken_back;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NewFile, NewKind, SetAttrs};
+use crate::refusal::{Excess, InvalidRequest};
 use dmu::Tx;
 use ondisk::sa::zpl;
 use ondisk::znode::Time;
@@ -48,7 +49,7 @@ impl Filesystem {
         self.check_new_name(name)?;
         let WholeFile { new, set, size, pieces } = *whole;
         if new.kind == NewKind::Dir {
-            return Err(Error::Invalid("a directory has no content of its own"));
+            return Err(Error::refused(InvalidRequest::ContentOfDirectory));
         }
         new.kind.check()?;
         check_content(whole)?;
@@ -116,12 +117,10 @@ fn check_content(whole: &WholeFile<'_>) -> Result<()> {
     };
     match () {
         () if whole.new.kind != NewKind::File && whole.size != 0 => {
-            Err(Error::Invalid("content is for regular files"))
+            Err(Error::refused(InvalidRequest::ContentOfSpecial))
         }
-        () if whole.size > super::stored::OFFSET_MAX => Err(Error::TooLarge("the end of the file")),
-        () if !whole.pieces.iter().all(fits) => {
-            Err(Error::Invalid("a piece of content is beyond the end of its file"))
-        }
+        () if whole.size > super::stored::OFFSET_MAX => Err(Error::refused(Excess::FileEnd)),
+        () if !whole.pieces.iter().all(fits) => Err(Error::refused(InvalidRequest::PieceBehindEnd)),
         () => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use super::{XattrStore, check_flags};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NewFile, NewKind, Op, XattrMode};
+use crate::refusal::{Excess, Unsupported};
 use dmu::{Tx, zap};
 use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
 use ondisk::sa::zpl;
@@ -75,7 +76,7 @@ impl Filesystem {
         // A log's record is of the list, whatever the property is by now.
         let store = if self.replays() { XattrStore::Sa } else { self.settings().xattr };
         if store == XattrStore::Off {
-            return Err(Error::Unsupported("the dataset has no extended attributes (xattr=off)"));
+            return Err(Error::refused(Unsupported::XattrOff));
         }
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
@@ -98,7 +99,7 @@ impl Filesystem {
         let packed = packed.filter(|p| p.len() <= LIST_MAX);
         if packed.is_none() && self.replays() {
             // A log's record of the directory is of the files in it.
-            return Err(Error::TooLarge("the attribute does not fit the list"));
+            return Err(Error::refused(Excess::XattrList));
         }
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
@@ -283,7 +284,7 @@ fn check_xattr(name: &[u8], value: &[u8]) -> Result<()> {
         return Err(Error::NameTooLong(shown()));
     }
     if value.len() > ANY_VALUE_MAX {
-        return Err(Error::TooLarge("the value of an extended attribute has at most 64 KiB"));
+        return Err(Error::refused(Excess::XattrValue));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::refusal::{Excess, Unsupported};
 use dmu::{Object, Tx};
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::dnode::DNODE_CORE_SIZE;
@@ -99,7 +100,7 @@ impl SaList {
         }
         let endian = orders.first().copied().unwrap_or(Endian::Little);
         if orders.iter().any(|order| *order != endian) {
-            return Err(Error::Unsupported("a file with attributes in both byte orders"));
+            return Err(Error::refused(Unsupported::MixedByteOrder));
         }
         Ok(Self {
             tables,
@@ -223,7 +224,7 @@ impl SaList {
         };
         let (bonus, rest) = self.values.split_at(split);
         if packed_size(&tables, rest) > SPILL_MAX {
-            return Err(Error::TooLarge("attributes of more than a spill block holds"));
+            return Err(Error::refused(Excess::SpilledAttributes));
         }
         let spill = match rest.is_empty() {
             true => None,
