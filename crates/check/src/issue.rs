@@ -488,7 +488,9 @@ impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BlockLost { at, copies, size, cause } => {
-                write!(f, "{at}: {size} bytes cannot be read, copies {copies:?}: {cause}")
+                let copies: Vec<String> = copies.iter().map(Dva::to_string).collect();
+                let copies = copies.join(", ");
+                write!(f, "{at}: {size} bytes cannot be read, copies [{copies}]: {cause}")
             }
             Self::DeviceDamaged(d) => write!(f, "{d}"),
             Self::PointerMismatch { at, field, found, expected } => {
@@ -508,9 +510,9 @@ impl fmt::Display for Issue {
             }
             Self::BadStructure { at, what, cause } => write!(f, "{at}: {what}: {cause}"),
             Self::DoubleAllocation { at, dva, offset } => {
-                write!(f, "{at}: copy {dva:?} shares {offset:#x} with another block")
+                write!(f, "{at}: copy {dva} shares {offset:#x} with another block")
             }
-            Self::BadAddress { at, dva, cause } => write!(f, "{at}: copy {dva:?}: {cause}"),
+            Self::BadAddress { at, dva, cause } => write!(f, "{at}: copy {dva}: {cause}"),
             Self::Leaked { vdev, metaslab, offset, size } => write!(
                 f,
                 "vdev {vdev} metaslab {metaslab}: {size} bytes at {offset:#x} are allocated \
@@ -540,7 +542,7 @@ impl fmt::Display for Issue {
             ),
             Self::InCheckpoint(issue) => write!(f, "in the checkpoint: {issue}"),
             Self::DedupCount { dva, stored, counted } => {
-                write!(f, "dedup entry of {dva:?}: {stored} references, found {counted}")
+                write!(f, "dedup entry of {dva}: {stored} references, found {counted}")
             }
             Self::CloneCount { vdev, offset, stored, counted } => write!(
                 f,

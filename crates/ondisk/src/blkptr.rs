@@ -105,6 +105,12 @@ impl Dva {
 }
 
 impl core::fmt::Debug for Dva {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+impl core::fmt::Display for Dva {
     /// `vdev:offset:asize` in hexadecimal with a `G` for a gang header, as zdb writes it.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let gang = if self.is_gang() { "G" } else { "" };
@@ -438,7 +444,7 @@ impl core::fmt::Debug for BlkPtr {
             write!(f, "EMBEDDED {:?}", self.embedded_kind())?;
         }
         for (i, dva) in self.dvas() {
-            write!(f, "DVA[{i}]=<{dva:?}> ")?;
+            write!(f, "DVA[{i}]=<{dva}> ")?;
         }
         write!(
             f,

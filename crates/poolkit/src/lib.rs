@@ -7,6 +7,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod hooked;
+
+pub use hooked::{HookedDevice, WriteHook};
+
 use device::WriteDeviceRef;
 use pool::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
 use pool::{OpenOptions, Pool};

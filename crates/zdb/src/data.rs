@@ -181,7 +181,7 @@ pub(crate) fn mapping(d: &mut Dump, object: &Object) {
                 let value = json!({"src": e.src, "size": e.size(), "vdev": e.dst.vdev(),
                                    "offset": e.dst.offset()});
                 d.push("mapping", value);
-                d.note(format_args!("[{i:6}] <{:x}-{end:x}> -> <{:?}>", e.src, e.dst));
+                d.note(format_args!("[{i:6}] <{:x}-{end:x}> -> <{}>", e.src, e.dst));
             }
             Err(e) => d.fail(e),
         }

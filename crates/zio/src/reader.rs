@@ -510,6 +510,6 @@ fn expand(bp: &BlkPtr, src: &[u8], dst: &mut [u8]) -> std::result::Result<(), Er
 }
 
 fn error(r: &Request<'_>, kind: ErrorKind, faults: Vec<Fault>) -> Error {
-    let copies: Vec<String> = r.bp.dvas().map(|(_, d)| format!("{d:?}")).collect();
+    let copies: Vec<String> = r.bp.dvas().map(|(_, dva)| dva.to_string()).collect();
     Error { place: r.place, copies: copies.join(", "), kind, faults }
 }

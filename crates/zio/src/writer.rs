@@ -645,6 +645,6 @@ impl Drop for Writer {
 
 fn failure(place: Place, bp: Option<&BlkPtr>, kind: ErrorKind) -> Error {
     let dvas = bp.into_iter().flat_map(BlkPtr::dvas);
-    let copies: Vec<String> = dvas.map(|(_, d)| format!("{d:?}")).collect();
+    let copies: Vec<String> = dvas.map(|(_, dva)| dva.to_string()).collect();
     Error { place, copies: copies.join(", "), kind, faults: Vec::new() }
 }

@@ -190,6 +190,6 @@ fn accounting(table: &Object) -> Result<Vec<(Vec<u8>, u64)>> {
 fn row<'a>(rows: &'a mut BTreeMap<u64, SpaceRow>, key: &[u8]) -> Result<&'a mut SpaceRow> {
     let text = String::from_utf8_lossy(key);
     let id = u64::from_str_radix(&text, 16);
-    let id = id.map_err(|_| Error::BadName(format!("accounting key {text:?}")))?;
+    let id = id.map_err(|_| Error::BadName(format!("accounting key '{text}'")))?;
     Ok(rows.entry(id).or_default())
 }

@@ -178,9 +178,9 @@ impl Upkeep {
     /// Begins a resilver of devices that are in use, and of which a write failed. One that goes on
     /// refusing writes is given another try less and less often.
     fn resilver(&mut self, pool: &impl PoolAccess) -> Option<()> {
-        let (is_busy, stale) =
-            pool.look(|pool| (pool.is_scanning() || pool.is_waiting(), pool.leaves_to_resilver()))?;
-        if !is_busy && self.resilvered.is_due(self.rt.now(), stale, Vec::new()) {
+        if let Some(stale) = pool.look(LivePool::leaves_to_resilver)?
+            && self.resilvered.is_due(self.rt.now(), stale, Vec::new())
+        {
             // What stands in its way is reported by what it is.
             pool.work(UpkeepWork::Resilver, |pool| pool.resilver().unwrap_or_default());
         }

@@ -5,11 +5,12 @@ use super::at_rest::{BLOCKS_AT, SECTOR, data_blocks, rot, sectors};
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::{
-    Device, DeviceRef, Error, ErrorKind, Fault, MemoryDevice, Read, Shared, Write, WriteDevice,
+    Device, ErrorKind, Fault, MemoryDevice, Write, WriteDevice, WriteDeviceRef,
 };
 use engine::inside::dmu::{self, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
 use engine::inside::vdev::FaultKind;
+use poolkit::HookedDevice;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NOW: Time = Time { seconds: 1, nanos: 0 };
@@ -297,68 +298,30 @@ fn a_pool_that_is_open_for_reading_is_left_as_it_is() {
     }
 }
 
-/// A leaf some of whose writes are held back until they are let go.
-struct Holding {
-    inner: Arc<MemoryDevice>,
-    /// Writes that begin here are held back.
-    held: Mutex<BTreeSet<u64>>,
+/// Writes of a leaf that are held back until they are let go.
+#[derive(Default)]
+struct HeldWrites {
+    /// Those that begin here are held back.
+    at: Mutex<BTreeSet<u64>>,
     waiting: Mutex<Vec<Write>>,
 }
 
-impl Holding {
-    fn let_go(&self) -> usize {
-        self.held.lock().clear();
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        let all = waiting.len();
-        self.inner.submit_writes(waiting);
-        all
-    }
-}
-
-impl Device for Holding {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.inner.read(offset, buf)
-    }
-
-    fn submit(&self, batch: Vec<Read>) {
-        self.inner.submit(batch);
-    }
-}
-
-impl WriteDevice for Holding {
-    fn submit_writes(&self, batch: Vec<Write>) {
-        let held = self.held.lock().clone();
+impl HeldWrites {
+    /// Holds back what is to be; the others.
+    fn sort(&self, batch: Vec<Write>) -> Vec<Write> {
+        let held = self.at.lock().clone();
         let (wait, go) = batch.into_iter().partition(|write| held.contains(&write.offset));
         self.waiting.lock().extend::<Vec<Write>>(wait);
-        self.inner.submit_writes(go);
+        go
     }
 
-    fn flush(&self) -> Result<(), Error> {
-        self.inner.flush()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        let writes = vec![(offset, vec![Shared::copy_of(data)])];
-        let mut done = engine::inside::device::write_batch(self, writes);
-        done.pop().unwrap_or_else(|| {
-            Err(Error::write(ErrorKind::Gone, &Arc::from(self.name()), offset, data.len()))
-        })
-    }
-
-    fn as_device(self: Arc<Self>) -> DeviceRef {
-        self
+    /// Has the device carry out what was held back; how many writes.
+    fn let_go(&self, device: &MemoryDevice) -> usize {
+        self.at.lock().clear();
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let all = waiting.len();
+        device.submit_writes(waiting);
+        all
     }
 }
 
@@ -394,34 +357,31 @@ fn fill_again(pool: &LivePool, name: &str, times: u64) -> BTreeSet<u64> {
 #[test]
 fn space_is_not_reused_while_a_repair_is_under_way() {
     let bench = Rt::simulate(450, |rt| {
-        let leaves: Arc<Mutex<Vec<Arc<Holding>>>> = Arc::default();
-        let all = Arc::clone(&leaves);
+        let held = Arc::<HeldWrites>::default();
+        let first = Arc::clone(&held);
         let wrap = move |n: usize, device: &Arc<MemoryDevice>| {
-            let (held, waiting) = (Mutex::default(), Mutex::default());
-            let leaf = Arc::new(Holding { inner: Arc::clone(device), held, waiting });
-            let mut all = all.lock();
-            all.truncate(n);
-            all.push(Arc::clone(&leaf));
-            leaf as _
+            let held = Arc::clone(&first);
+            let on_write = move |batch| if n == 0 { held.sort(batch) } else { batch };
+            let device = Arc::clone(device) as WriteDeviceRef;
+            Arc::new(HookedDevice::new(device, Box::new(on_write))) as _
         };
         let mut bench = Bench::new(Shape::Mirror, DEVICE_BYTES, 12).behind(Box::new(wrap));
         let (pool, file) = with_a_file(&mut bench, 450);
         let old = used(&pool);
         let blocks = data_blocks(pool.view());
         blocks.iter().for_each(|block| rot(&bench, 0, block.at));
-        let slow = Arc::clone(&leaves.lock()[0]);
-        *slow.held.lock() = blocks.iter().map(|block| BLOCKS_AT + block.at * SECTOR).collect();
+        *held.at.lock() = blocks.iter().map(|block| BLOCKS_AT + block.at * SECTOR).collect();
         let began = rt.now();
         read_file(&pool, file, 450);
         rt.sleep(Duration::from_secs(1));
-        assert!(!slow.waiting.lock().is_empty(), "nothing was met");
+        assert!(!held.waiting.lock().is_empty(), "nothing was met");
         let fs = pool.filesystem(pool.name()).unwrap();
         fs.unlink(fs.root_object(), b"file", NOW).unwrap();
         drop(fs);
         let reused = fill_again(&pool, "before", 16);
         assert!(!reused.is_empty() && reused.is_disjoint(&old), "the space is another's");
         assert!(rt.now() - began < Duration::from_secs(20), "{:?}", rt.now() - began);
-        assert!(slow.let_go() > 0);
+        assert!(held.let_go(&bench.devices[0]) > 0);
         pool.wait_for_read_repairs();
         fill_again(&pool, "after", 4);
         pool.export().unwrap();

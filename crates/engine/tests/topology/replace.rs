@@ -1,67 +1,12 @@
 //! Devices that take others' places, in every redundant layout.
 
 use super::*;
-use engine::inside::device::{self, Device, DeviceRef, Read, Write, WriteDeviceRef};
 use engine::inside::ondisk::scan::RebuildState;
 use engine::live::ResilverKind;
 use engine::{PropertyChange, StoredValue};
+use poolkit::HookedDevice;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
-
-/// A device at whose first write something happens.
-struct Meeting {
-    inner: WriteDeviceRef,
-    at_first_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Meeting {
-    fn meet(&self) {
-        let first = self.at_first_write.lock().unwrap().take();
-        first.into_iter().for_each(|meet| meet());
-    }
-}
-
-impl Device for Meeting {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), device::Error> {
-        self.inner.read(offset, buf)
-    }
-
-    fn submit(&self, batch: Vec<Read>) {
-        self.inner.submit(batch);
-    }
-}
-
-impl WriteDevice for Meeting {
-    fn submit_writes(&self, batch: Vec<Write>) {
-        self.meet();
-        self.inner.submit_writes(batch);
-    }
-
-    fn flush(&self) -> Result<(), device::Error> {
-        self.inner.flush()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), device::Error> {
-        self.meet();
-        self.inner.write(offset, data)
-    }
-
-    fn as_device(self: Arc<Self>) -> DeviceRef {
-        self
-    }
-}
 
 const ALL: [Shape; 6] =
     [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3, Shape::Draid2];
@@ -145,8 +90,13 @@ fn a_device_is_brought_what_logs_wrote_before_it_came() {
             comes.send(()).unwrap();
             is_written.recv_timeout(Duration::from_secs(20)).unwrap();
         };
-        let at_first_write = Mutex::new(Some(Box::new(meet) as Box<dyn FnOnce() + Send>));
-        let device = Arc::new(Meeting { inner: run.bench.write_ref(new), at_first_write });
+        let first = Mutex::new(Some(meet));
+        let on_write = move |batch| {
+            let meet = first.lock().unwrap().take();
+            meet.into_iter().for_each(|meet| meet());
+            batch
+        };
+        let device = Arc::new(HookedDevice::new(run.bench.write_ref(new), Box::new(on_write)));
         let (pool, spec, old) = (run.pool(), run.bench.leaf(new), guid(run.pool(), 1));
         std::thread::scope(|scope| {
             let replaced = scope.spawn(|| pool.replace(old, &spec, device));

@@ -307,7 +307,7 @@ impl Allocator {
             Some((top, dva.offset(), end))
         });
         if found.is_none() {
-            self.problem(format!("{dva:?} is in no metaslab"));
+            self.problem(format!("{dva} is in no metaslab"));
         }
         found
     }
@@ -339,7 +339,7 @@ impl Allocator {
                 loaded && m.is_some_and(|m| m.claim(&top.room, start, end, txg))
             });
             if !done {
-                return Err(format!("{dva:?} of an intent log is not free"));
+                return Err(format!("{dva} of an intent log is not free"));
             }
         }
         Ok(())
@@ -429,7 +429,7 @@ impl Allocate for Allocator {
             } else if let Some((top, start, end)) = self.range(dva, txg)
                 && !self.free_range(&top, start, end, txg, kept)
             {
-                self.problem(format!("{dva:?} was freed twice"));
+                self.problem(format!("{dva} was freed twice"));
             }
         }
     }

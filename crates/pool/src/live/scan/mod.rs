@@ -609,14 +609,12 @@ impl LivePool {
         })
     }
 
-    /// Leaves that are written to and lack something, when nothing runs that brings it: a write
-    /// failed, and the leaf stayed in use.
+    /// Leaves that are written to and lack something: a write failed, and the leaf stayed in use.
+    /// `None` while a scan runs, which may bring it, or the pool is suspended.
     #[must_use]
-    pub fn leaves_to_resilver(&self) -> Vec<u64> {
-        match self.is_scanning() || self.is_waiting() {
-            true => Vec::new(),
-            false => self.shared.stale_leaves().into_keys().collect(),
-        }
+    pub fn leaves_to_resilver(&self) -> Option<Vec<u64>> {
+        let is_busy = self.is_scanning() || self.is_waiting();
+        (!is_busy).then(|| self.shared.stale_leaves().into_keys().collect())
     }
 
     /// What was under way when the pool was closed goes on; a scrub that was paused waits.
