@@ -127,6 +127,7 @@ mod error;
 pub mod extract;
 mod faults;
 mod file_facts;
+mod file_names;
 mod import;
 mod import_list;
 pub mod ingest;
@@ -438,6 +439,7 @@ pub mod permissions {
 pub mod files {
     pub use crate::directories::make_directories;
     pub use crate::file_facts::{FileFacts, FileSummary, PosixLists};
+    pub use crate::file_names::FileName;
     pub use crate::orphans::orphans;
     pub use crate::projects::{ProjectChange, ProjectDepth, ProjectOf, ProjectTask, each_project};
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};

@@ -83,6 +83,13 @@ impl GivenPlace {
         self.resolved_in(pool) == pool.name().as_bytes()
     }
 
+    /// It is in this pool.
+    #[must_use]
+    pub fn is_in(&self, pool: &Pool) -> bool {
+        let named = self.pool();
+        named == pool.name() || named.parse() == Ok(pool.guid())
+    }
+
     /// As given, with the name of the pool in place of its guid.
     fn resolved_in(&self, pool: &Pool) -> Vec<u8> {
         let text = self.0.as_bytes();

@@ -58,10 +58,7 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::OneByOne => "take them one at a time, or use the same name for all",
         Hint::SetDefault => "set it to its default: `zinc zfs set`",
-        Hint::Replace => "--force replaces it",
-        Hint::CopyRenamed => "zinc rescue gives it another",
         Hint::OlderFirst => "name the older snapshot first",
-        Hint::ListTunables => "`zinc tunables` lists all, with their ranges",
         Hint::EndCheckpoint => {
             "`zinc zpool import --rewind-to-checkpoint` goes back to it, and \
              `zinc zpool checkpoint -d` discards it"
@@ -72,9 +69,25 @@ pub fn text(hint: &Hint) -> String {
         Hint::BringBack => "bring it back first; -f gives up the data it may have",
         Hint::AllowMore => "--write-mib allows more",
         Hint::StopWriters => "stop what writes to it, or export it, and check it again",
-        _ => return of_import(hint).map_or_else(|| about(hint), str::to_owned),
+        _ => {
+            let fixed = of_import(hint).or_else(|| of_files(hint));
+            return fixed.map_or_else(|| about(hint), str::to_owned);
+        }
     };
     fixed.to_owned()
+}
+
+/// Hints of files and their names.
+fn of_files(hint: &Hint) -> Option<&'static str> {
+    Some(match hint {
+        Hint::RemoveTree => "-r removes directories",
+        Hint::CopyTwice => {
+            "`zinc cp` copies out of one to this machine, and from there into another"
+        }
+        Hint::Replace => "--force replaces it",
+        Hint::CopyRenamed => "zinc rescue gives it another",
+        _ => return None,
+    })
 }
 
 /// How what runs in a pool is waited for, and ended where that is possible.
@@ -125,6 +138,7 @@ fn about(hint: &Hint) -> String {
             word(name)
         ),
         Hint::ImportByGuid(guid) => format!("`zinc zpool import {guid} NEWNAME` gives it another"),
+        Hint::ListTunables => "`zinc tunables` lists all, with their ranges".to_owned(),
         Hint::AwaitEnd(what) => until_it_ends(*what).to_owned(),
         Hint::ListDevices => "`zinc zpool status` lists the devices of the pool".to_owned(),
         Hint::Record => "`zinc top --record FILE POOL` makes one".to_owned(),

@@ -109,6 +109,10 @@ pub enum Hint {
     },
     /// Set the property to its default instead.
     SetDefault,
+    /// Ask for a directory to be removed with all in it.
+    RemoveTree,
+    /// Copy it out of one dataset, and into the other.
+    CopyTwice,
     /// Ask for what is there to be replaced.
     Replace,
     /// Copy it under a name that files here can have.

@@ -50,6 +50,8 @@ pub enum ErrorKind {
     TooManyLinks,
     /// The file has too many links.
     TooManyNames,
+    /// Source and target are of different datasets.
+    OtherDataset,
     /// Source and target are of different projects.
     OtherProject,
     /// The name is too long.
@@ -338,6 +340,7 @@ impl fmt::Display for ErrorKind {
             Self::IsDirectory => "is a directory",
             Self::TooManyLinks => "too many symbolic links",
             Self::TooManyNames => "has too many links",
+            Self::OtherDataset => "source and target are of different datasets",
             Self::OtherProject => "source and target are of different projects",
             Self::NameTooLong => "the name is too long",
             Self::NoXattr => "has no such extended attribute",
@@ -386,12 +389,23 @@ impl fmt::Display for ErrorKind {
             Self::Suspended => "the pool waits for its devices",
             Self::Displaced => "its devices will not be found again",
             Self::NotRepaired(why) => return write!(f, "{why}"),
-            Self::NotSent(why) => return write!(f, "cannot be sent yet: {why}"),
-            Self::NotResumed(fault) => return write!(f, "{fault}"),
-            Self::BadStream(fault) => return write!(f, "{fault}"),
-            Self::NotReceived(what) => return write!(f, "{what} cannot be received yet"),
+            Self::NotSent(_) | Self::NotReceived(_) => return self.of_stream(f),
+            Self::NotResumed(_) | Self::BadStream(_) => return self.of_stream(f),
             Self::Failed => "failed",
         })
+    }
+}
+
+impl ErrorKind {
+    /// The words for what is wrong with a stream.
+    fn of_stream(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(why) => write!(f, "cannot be sent yet: {why}"),
+            Self::NotReceived(what) => write!(f, "{what} cannot be received yet"),
+            Self::NotResumed(fault) => write!(f, "{fault}"),
+            Self::BadStream(fault) => write!(f, "{fault}"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -6,14 +6,12 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::progress::while_showing;
 use crate::session::Session;
-use engine::Progress;
-use engine::files::{FileKind, NewFile, NewKind, RenameMode, make_directories, remove_tree};
-use engine::places::{GivenPlace, divided};
-use engine::{ErrorKind, Filesystem, LivePool};
-use std::ffi::{OsStr, OsString};
+use engine::files::{FileName, NewFile, NewKind, RenameMode};
+use engine::places::GivenPlace;
+use engine::{Error, ErrorKind, Progress};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
-use views::places::printable;
 
 /// Arguments of `zinc mkdir`.
 #[derive(clap::Args)]
@@ -80,46 +78,11 @@ fn parse_mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| format!("invalid mode '{text}'"))
 }
 
-/// A place in a file system that is open for writing.
-struct FileLocation {
-    fs: Filesystem,
-    dataset: u64,
-    path: Vec<u8>,
-    shown: String,
-}
-
-impl FileLocation {
-    fn find(pool: &LivePool, text: &OsStr) -> Result<Self, Failure> {
-        let place = GivenPlace::from(text);
-        let found = place.find(pool.view())?;
-        if found.dataset.is_snapshot() {
-            let what = format!("'{}': a snapshot cannot be changed", place.shown());
-            return Err(Failure::new(what));
-        }
-        let fs = pool.filesystem(&found.dataset.name)?.unless_suspended();
-        let path = found.path().to_vec();
-        Ok(Self { fs, dataset: found.dataset.object, path, shown: place.shown() })
-    }
-
-    fn fail(&self, doing: &str, why: &dyn std::fmt::Display) -> Failure {
-        Failure::new(format!("cannot {doing} '{}': {why}", self.shown))
-    }
-
-    /// The directory above it, and its name there.
-    fn above(&self, doing: &str) -> Result<(u64, Vec<u8>), Failure> {
-        let (above, name) = divided(&self.path);
-        let Some(name) = name else { return Err(self.fail(doing, &"it has no name")) };
-        let dir = self.fs.by_path(above, true).map_err(|e| self.fail(doing, &e))?;
-        Ok((dir.number(), name.to_vec()))
-    }
-
-    /// A directory that is there goes before what was named: then that is its name in it.
-    fn target(&self, doing: &str, name: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
-        match self.fs.by_path(&self.path, true) {
-            Ok(node) if node.kind() == FileKind::Dir => Ok((node.number(), name.to_vec())),
-            _ => self.above(doing),
-        }
-    }
+/// The failure of what was to be done with a name, or with the one that the error is about.
+fn cannot(doing: &str, file: &FileName, e: &Error) -> Failure {
+    let shown = e.operand().unwrap_or(file.shown());
+    let failure = Failure::new(format!("cannot {doing} '{shown}': {e}"));
+    e.hint().into_iter().fold(failure, |failure, hint| failure.hint(views::hints::text(hint)))
 }
 
 /// Opens the pool of the places, and does something with each.
@@ -127,15 +90,16 @@ fn each(
     session: &Session,
     live: &LiveArgs,
     places: &[OsString],
-    mut act: impl FnMut(&FileLocation) -> Result<(), Failure>,
+    mut act: impl FnMut(&FileName) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    let mut pools = places.iter().map(|p| GivenPlace::from(p.as_os_str()).pool());
+    let places: Vec<GivenPlace> = places.iter().map(|p| GivenPlace::from(p.as_os_str())).collect();
+    let mut pools = places.iter().map(GivenPlace::pool);
     let first = pools.next().unwrap_or_default();
     if pools.any(|p| p != first) {
         return Err(Failure::usage("all names must be of one pool"));
     }
     live.change_files(session, &first, |pool| {
-        places.iter().try_for_each(|text| act(&FileLocation::find(pool, text)?))
+        places.iter().try_for_each(|place| act(&FileName::find(pool, place)?))
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -152,24 +116,12 @@ impl Verb for Mkdir {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each(session, &self.live, &self.places, |file| {
-            let fail = |e| file.fail("create directory", &e);
-            if !self.parents {
-                let (dir, name) = file.above("create directory")?;
-                file.fs
-                    .create(dir, &name, &new_file(session, NewKind::Dir, self.mode))
-                    .map_err(fail)?;
-                return Ok(());
-            }
             let new = new_file(session, NewKind::Dir, self.mode);
-            make_directories(&file.fs, &file.path, &new).map_err(|e| {
-                match (e.kind(), e.place()) {
-                    (ErrorKind::NotDirectory, Some(engine::Place::File(name))) => {
-                        file.fail("create directory", &format!("'{name}' is not a directory"))
-                    }
-                    _ => file.fail("create directory", &e),
-                }
-            })?;
-            Ok(())
+            let made = match self.parents {
+                true => file.make_directories(&new),
+                false => file.make_directory(&new),
+            };
+            made.map_err(|e| cannot("create directory", file, &e))
         })
     }
 }
@@ -183,37 +135,22 @@ impl Verb for Rm {
         let progress = Progress::new();
         progress.begin("removed", 0);
         each(session, &self.live, &self.places, |file| {
-            let fail = |e| file.fail("remove", &e);
-            let (dir, name) = match file.above("remove") {
-                Ok(above) => above,
-                Err(_) if self.force => return Ok(()),
-                Err(e) => return Err(e),
+            let removed = match self.recursive {
+                true => while_showing(session, &progress, || file.remove(&now, &progress)),
+                false => file.remove_file(now()),
             };
-            let parent = file.fs.node(dir).map_err(fail)?;
-            let Some(entry) = parent.lookup(&name).map_err(fail)? else {
-                let gone = || file.fail("remove", &"No such file or directory");
-                return if self.force { Ok(()) } else { Err(gone()) };
-            };
-            let is_dir = file.fs.node(entry.object).map_err(fail)?.kind() == FileKind::Dir;
-            match (is_dir, self.recursive) {
-                (false, _) => file.fs.unlink(dir, &name, now()).map_err(fail),
-                (true, false) => {
-                    Err(file.fail("remove", &"Is a directory").hint("-r removes directories"))
-                }
-                (true, true) => {
-                    while_showing(session, &progress, || tree(file, (dir, &name), &progress))
-                }
+            match removed {
+                Err(e) if self.force && is_absent(&e) => Ok(()),
+                removed => removed.map_err(|e| cannot("remove", file, &e)),
             }
         })
     }
 }
 
-/// Removes a directory with all in it.
-fn tree(file: &FileLocation, top: (u64, &[u8]), progress: &Progress) -> Result<(), Failure> {
-    remove_tree(&file.fs, top, &now, progress).map_err(|e| {
-        let path: Vec<String> = e.names.iter().map(|name| printable(name)).collect();
-        file.fail("remove", &format!("'{}': {}", path.join("/"), e.cause))
-    })
+/// There is no such file.
+fn is_absent(e: &Error) -> bool {
+    use ErrorKind::{InvalidName, NotDirectory, NotFound};
+    matches!(e.kind(), InvalidName | NotDirectory | NotFound)
 }
 
 impl Verb for Mv {
@@ -223,26 +160,18 @@ impl Verb for Mv {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-        let name = GivenPlace::from(self.from.as_os_str()).pool();
-        self.live.change_files(session, &name, |pool| {
-            let from = FileLocation::find(pool, &self.from)?;
-            let elsewhere = || {
-                from.fail("move", &"it goes to another dataset").hint(
-                    "`zinc cp` copies out of one to this machine, and from there into another",
-                )
+        let [from, to] = [&self.from, &self.to].map(|text| GivenPlace::from(text.as_os_str()));
+        self.live.change_files(session, &from.pool(), |pool| {
+            let from = FileName::find(pool, &from)?;
+            let fail = |e: &Error| {
+                let is_target = e.operand().is_some_and(|shown| shown != from.shown());
+                cannot(if is_target { "move to" } else { "move" }, &from, e)
             };
-            let other = GivenPlace::from(self.to.as_os_str()).pool();
-            if other != name && other != pool.name() && other.parse() != Ok(pool.guid()) {
-                return Err(elsewhere());
-            }
-            let to = FileLocation::find(pool, &self.to)?;
-            if from.dataset != to.dataset {
-                return Err(elsewhere());
-            }
-            let (old_dir, old) = from.above("move")?;
-            let (dir, name) = to.target("move to", &old)?;
-            let done = from.fs.rename((old_dir, &old), (dir, &name), how, now());
-            done.map_err(|e| from.fail("move", &e))
+            let to = match to.is_in(pool.view()) {
+                true => FileName::find(pool, &to)?,
+                false => return Err(fail(&from.elsewhere())),
+            };
+            from.rename(&to, how, now()).map_err(|e| fail(&e))
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -254,30 +183,20 @@ impl Verb for Ln {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        self.live.change_files(
-            session,
-            &GivenPlace::from(self.place.as_os_str()).pool(),
-            |pool| {
-                let file = FileLocation::find(pool, &self.place)?;
-                let fail = |e| file.fail("create link", &e);
+        let place = GivenPlace::from(self.place.as_os_str());
+        self.live.change_files(session, &place.pool(), |pool| {
+            let new = FileName::find(pool, &place)?;
+            if self.symbolic {
                 let text = self.target.as_bytes();
-                if self.symbolic {
-                    let last = divided(text).1.unwrap_or(text);
-                    let (dir, name) = file.target("create link", last)?;
-                    let kind = NewKind::Symlink(text.to_vec());
-                    file.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
-                    return Ok(());
-                }
-                let old = FileLocation::find(pool, &self.target)?;
-                if old.dataset != file.dataset {
-                    return Err(file.fail("create link", &"the file is in another dataset"));
-                }
-                let (_, last) = old.above("link")?;
-                let node = old.fs.by_path(&old.path, false).map_err(|e| old.fail("link", &e))?;
-                let (dir, name) = file.target("create link", &last)?;
-                file.fs.link(node.number(), dir, &name, now()).map_err(fail)
-            },
-        )?;
+                let link = new_file(session, NewKind::Symlink(Vec::new()), 0o777);
+                return new.symlink(text, &link).map_err(|e| cannot("create link", &new, &e));
+            }
+            let old = FileName::find(pool, &GivenPlace::from(self.target.as_os_str()))?;
+            new.link(&old, now()).map_err(|e| {
+                let is_old = e.operand() == Some(old.shown());
+                cannot(if is_old { "link" } else { "create link" }, &new, &e)
+            })
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
