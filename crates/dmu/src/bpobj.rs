@@ -26,11 +26,11 @@
 //! ```
 
 use crate::error::{ErrorKind, Result};
-use crate::live::spec::NewObject;
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::refusal::Unsupported;
 use crate::tx::Tx;
+use crate::versions::spec::NewObject;
 use crate::zap::{self, Zap};
 use device::AlignedBuf;
 use ondisk::blkptr::BLKPTR_SIZE;

@@ -34,16 +34,14 @@ mod store;
 pub mod traverse;
 mod tx;
 mod usage;
+mod versions;
 pub mod zap;
 
 pub use ahead::{AheadStats, ReadAhead, ReadAheadStopper, Room as AheadRoom};
 pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;
-pub use live::{
-    Accounting, BlockOwner, BlockWriter, DnodeAttrs, EarlyWrite, LiveSpec, NewObject, Owner,
-    RedundantMetadata, ScratchSpec, SealedSet, SetKey, SetPolicy, SyncContext,
-};
+pub use live::{EarlyWrite, ScratchSpec};
 pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objects::ObjectIter;
@@ -56,5 +54,9 @@ pub use store::{
 pub use traverse::{Step, Traversal, Visitor};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use usage::{SetCounts, SetUse, Usage, UseCount};
+pub use versions::{
+    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
+    SealedSet, SetKey, SetPolicy, SyncContext,
+};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place, Seal};

@@ -2,10 +2,10 @@
 
 use crate::ahead::{Access, Piece, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::state::{BlockSource, Content, LiveObject};
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
 use crate::traverse::Visitor;
+use crate::versions::state::{BlockSource, Content, LiveObject};
 use ondisk::{BlkPtr, Checksum, DmuType, Dnode};
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Object sets. Their objects are found in `objects.rs`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::set::LiveSet;
 use crate::locks::{ObjectLock, ObjectLocks};
 use crate::places::Places;
 use crate::store::{BlockStore, Key};
 use crate::traverse::{Traversal, Visitor};
 use crate::tx::Transactions;
 use crate::usage::SetUse;
+use crate::versions::set::LiveSet;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};

@@ -10,7 +10,6 @@
 //! shown in the compact text of `ls -V` (illumos) and `nfs4_getfacl`-like tools:
 //! `user:1000:rwxpdDaARWcCos:fdi----:allow`.
 
-pub(crate) mod stored;
 mod trivial;
 
 pub(crate) use trivial::{mode_of, trivial};
@@ -18,12 +17,12 @@ pub(crate) use trivial::{mode_of, trivial};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
+use crate::stored_acl::StoredAcl;
 use ondisk::Endian;
 use ondisk::acl::{Ace, AceWho, AclPhys, VERSION_FUID, decode_aces};
 use ondisk::fuid::Fuid;
 use ondisk::znode::flags;
 use std::fmt::Write as _;
-use stored::StoredAcl;
 
 /// Largest list that is read: 1024 entries of the largest size, with room to spare.
 const ACL_BYTES_MAX: u64 = 64 << 10;

@@ -1,7 +1,7 @@
 //! A file system: its master node, and what it says about everything in it.
 
 use crate::error::{Error, Result};
-use crate::write::state::State;
+use crate::state::State;
 use dmu::{Objset, Zap};
 use ondisk::ObjsetKind;
 use ondisk::fuid::{self, FuidTable};
@@ -215,7 +215,7 @@ impl Filesystem {
     }
 
     /// Keeps others from changing the attributes and entries of a file while it is looked at.
-    pub(crate) fn look(&self, object: u64) -> Option<crate::write::locks::Guard<'_>> {
+    pub(crate) fn look(&self, object: u64) -> Option<crate::state::locks::Guard<'_>> {
         let live = self.inner.objset.is_live();
         live.then(|| self.inner.state.attrs.shared(object))
     }

@@ -24,6 +24,8 @@ mod op;
 mod refusal;
 pub mod replay;
 mod space;
+mod state;
+mod stored_acl;
 mod volume;
 pub mod write;
 mod xattr;

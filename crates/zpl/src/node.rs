@@ -1,8 +1,8 @@
 //! One file: its attributes and its data.
 
-use crate::acl::stored::StoredAcl;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::stored_acl::StoredAcl;
 use dmu::{Object, Segment};
 use ondisk::DmuType;
 use ondisk::sa::{SaSet, zpl};

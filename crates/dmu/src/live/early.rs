@@ -6,10 +6,10 @@
 //! Replacing such a version in the same txg leaves the block behind: it is in no tree, and the
 //! owner of the txgs frees it when the txg is synced without it.
 
-use super::state::Content;
 use crate::error::Result;
 use crate::object::Object;
 use crate::tx::Tx;
+use crate::versions::state::Content;
 use ondisk::{BlkPtr, Checksum};
 use std::sync::Arc;
 use zio::{Place, UnsentBlock, WriteSpec};

@@ -4,11 +4,11 @@
 //! block, or one with a slot that no dnode can be read from, would be in the way for ever: here its
 //! contents are declared void. The blocks of the lost objects stay allocated.
 
-use super::set::SLOTS_PER_BLOCK;
 use crate::error::{ErrorKind, Result};
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
 use crate::tx::Tx;
+use crate::versions::set::SLOTS_PER_BLOCK;
 use crate::zap::{self, EntryKey, Zap, ZapSpec, ZapValue};
 use ondisk::zap::ZapName;
 use ondisk::{DmuType, Dnode};

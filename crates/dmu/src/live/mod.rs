@@ -25,31 +25,19 @@
 //!
 //! # Files
 //!
-//! `state.rs` is one object with its versions, `set.rs` the set's knowledge of all of them; neither
-//! knows an [`Objset`](crate::Objset). The calls of its users are above: `open.rs`, `objects.rs`,
-//! `write.rs` for the contents of an object, `early.rs`, `scratch.rs`, `sealed.rs`, `recount.rs`,
-//! and `sync`.
+//! The versions themselves are in `crate::versions`, which sets and objects hold. Here is what
+//! changes them: `open.rs`, `objects.rs`, `write.rs` for the contents of an object, `early.rs`,
+//! `scratch.rs`, `sealed.rs`, `recount.rs`, and `sync`.
 
-mod counts;
 mod early;
 mod mend;
 mod objects;
 mod open;
-mod policy;
 mod recount;
 mod scratch;
 mod sealed;
-pub(crate) mod set;
-mod slots;
-pub(crate) mod spec;
-pub(crate) mod state;
 mod sync;
 mod write;
 
 pub use early::EarlyWrite;
-pub use policy::{RedundantMetadata, SetPolicy};
 pub use scratch::ScratchSpec;
-pub use spec::{
-    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SealedSet, SetKey,
-    SyncContext,
-};

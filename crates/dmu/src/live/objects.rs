@@ -1,16 +1,16 @@
 //! A live set as its users have it: transactions, objects made and freed, and the end of a txg.
 
-use super::policy::SetPolicy;
-use super::set::{FIRST_SPECIAL, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK, special};
-use super::slots::Slots;
-use super::spec::NewObject;
-use super::state::LiveObject;
 use crate::error::{Error, ErrorKind, Result};
 use crate::faults::Faults;
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
 use crate::tx::{Hold, Transactions, Tx};
+use crate::versions::policy::SetPolicy;
+use crate::versions::set::{FIRST_SPECIAL, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK, special};
+use crate::versions::slots::Slots;
+use crate::versions::spec::NewObject;
+use crate::versions::state::LiveObject;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, DmuType, Dnode};
@@ -209,7 +209,7 @@ impl Objset {
             return Err(InvalidChange::BonusSize);
         }
         let mut dnode = Dnode::new(spec.kind, slots, pointers, shift);
-        dnode.data_sectors = super::spec::sectors(spec.block_size)?;
+        dnode.data_sectors = crate::versions::spec::sectors(spec.block_size)?;
         dnode.bonus_kind = spec.bonus_kind;
         dnode.bonus.clone_from(&spec.bonus);
         dnode.checksum = spec.checksum;

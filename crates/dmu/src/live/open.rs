@@ -1,13 +1,13 @@
 //! Opening sets to be changed.
 
 use super::recount::complete_flags;
-use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
-use super::spec::{LiveSpec, SetKey};
 use super::write::is_tree;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::refusal::{InvalidChange, Unsupported};
 use crate::store::Key;
+use crate::versions::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
+use crate::versions::spec::{LiveSpec, SetKey};
 use ondisk::dnode::MAX_LEVELS;
 use ondisk::objset::{OBJSET_SIZE_V1, ObjsetKind};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};

@@ -24,9 +24,9 @@
 //!
 //! A block of dnodes that cannot be read ends it: the tables stay incomplete.
 
-use super::set::LiveSet;
-use super::spec::Accounting;
 use crate::objset::Objset;
+use crate::versions::set::LiveSet;
+use crate::versions::spec::Accounting;
 use ondisk::objset::{
     FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
     OBJSET_SIZE_V3,

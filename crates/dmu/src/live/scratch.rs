@@ -9,13 +9,13 @@
 //! [`Objset::settle`] does that in memory as well as it can be known, and ends the changes.
 
 use super::open::new_meta;
-use super::policy::SetPolicy;
-use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet};
-use super::state::{Content, LiveObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::refusal::Unsupported;
 use crate::tx::{Hold, Transactions, Tx};
+use crate::versions::policy::SetPolicy;
+use crate::versions::set::{Base, DNODE_BLOCK_SIZE, LiveSet};
+use crate::versions::state::{Content, LiveObject};
 use ondisk::dnode::FLAG_USED_BYTES;
 use ondisk::{BlkPtr, ObjsetPhys};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,13 +22,13 @@
 //! records that.
 
 use super::objects::NewDnode;
-use super::set::SLOTS_PER_BLOCK;
 use super::write::is_tree;
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
 use crate::tx::Tx;
+use crate::versions::set::SLOTS_PER_BLOCK;
 use device::AlignedBuf;
 use ondisk::blkptr::CryptParams;
 use ondisk::{Dnode, Endian};

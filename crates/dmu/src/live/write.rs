@@ -1,12 +1,12 @@
 //! Changing an object: every change goes into the version of its transaction's txg.
 
-use super::set::LiveSet;
-use super::spec::DnodeAttrs;
-use super::state::{BlockSource, Content, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::refusal::InvalidChange;
 use crate::tx::Tx;
+use crate::versions::set::LiveSet;
+use crate::versions::spec::DnodeAttrs;
+use crate::versions::state::{BlockSource, Content, LiveObject, State, Version};
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian};
@@ -410,7 +410,7 @@ impl Object {
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
         self.changing(tx)?;
         let invalid = |rule| self.error(ErrorKind::Invalid(rule));
-        let sectors = super::spec::sectors(bytes).map_err(invalid)?;
+        let sectors = crate::versions::spec::sectors(bytes).map_err(invalid)?;
         let attrs = self.attrs();
         if attrs.data_sectors == sectors {
             return Ok(());

@@ -303,7 +303,7 @@ impl Filesystem {
     pub(super) fn link_now(&self, tx: &Tx, file: u64, at: &NameInDir<'_>, now: Time) -> Result<()> {
         let NameInDir { dir, name, .. } = *at;
         self.check_new_name(name)?;
-        let _lock = self.inner.state.attrs.lock(&[file, dir], super::locks::Mode::Exclusive);
+        let _lock = self.inner.state.attrs.lock(&[file, dir], crate::state::locks::Mode::Exclusive);
         let mut parent = self.load_dir(dir)?;
         let before = Attrs::load(self, file)?;
         let mut target = Attrs::load(self, file)?;

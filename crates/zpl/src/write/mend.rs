@@ -5,13 +5,13 @@
 //! log. Times stay as they are.
 
 use super::attrs::Attrs;
-use super::locks::Mode;
 use super::names::Count;
 use super::{HOLD_NAMES, HOLD_TREE};
 use crate::dir::DirEntry;
 use crate::error::Result;
 use crate::fs::Filesystem;
 use crate::node::FileKind;
+use crate::state::locks::Mode;
 use crate::{NewFile, NewKind};
 use dmu::{Hold, SpaceUse, Tx, zap};
 use ondisk::DmuType;

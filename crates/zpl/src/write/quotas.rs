@@ -11,12 +11,12 @@
 //! nothing is looked up for a change.
 
 use super::attrs::Attrs;
-use super::limits::{KnownLimits, Limits};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
 use crate::refusal::Unsupported;
 use crate::space::{OBJECT_PREFIX, SpaceKind};
+use crate::state::limits::{KnownLimits, Limits};
 use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
 use ondisk::DmuType;

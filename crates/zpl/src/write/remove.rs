@@ -2,7 +2,6 @@
 
 use super::attrs::Attrs;
 use super::check_flags;
-use super::locks::Mode;
 use super::log::if_gone;
 use super::names::Count;
 use super::pieces::is_large;
@@ -11,6 +10,7 @@ use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NameInDir, Op};
+use crate::state::locks::Mode;
 use dmu::{Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags};

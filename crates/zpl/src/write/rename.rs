@@ -3,7 +3,6 @@
 use super::attrs::Attrs;
 use super::check_flags;
 use super::create::Parent;
-use super::locks::Mode;
 use super::log::if_gone;
 use super::names::Count;
 use super::remove::dirent;
@@ -13,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Identity, NameInDir, NewFile, NewKind, Op, Renaming};
 use crate::refusal::InvalidRequest;
+use crate::state::locks::Mode;
 use dmu::{Tx, zap};
 use ondisk::DmuType;
 use ondisk::sa::zpl;

@@ -7,7 +7,6 @@
 
 use super::attrs::Attrs;
 use super::create::Parent;
-use super::locks::Mode;
 use super::log::if_gone;
 use super::names::Count;
 use super::open::OpenFile;
@@ -17,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NewFile, NewKind, SetAttrs};
 use crate::refusal::InvalidRequest;
+use crate::state::locks::Mode;
 use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::Time;

@@ -6,10 +6,10 @@
 
 use super::{Job, SetSync};
 use crate::error::Result;
-use crate::live::counts::{Deltas, Tables};
-use crate::live::set::FIRST_SPECIAL;
 use crate::object::Object;
 use crate::tx::Tx;
+use crate::versions::counts::{Deltas, Tables};
+use crate::versions::set::FIRST_SPECIAL;
 use crate::zap::{self, Zap, ZapSpec};
 use ondisk::dnode::{DNODE_SLOT_SIZE, FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};
 use ondisk::objset::{OBJSET_SIZE_V1, OBJSET_SIZE_V3};

@@ -2,9 +2,9 @@
 
 use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
-use crate::live::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
-use crate::live::state::{Content, ObjectChanges};
 use crate::ranges::BlockRanges;
+use crate::versions::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
+use crate::versions::state::{Content, ObjectChanges};
 use device::AlignedBuf;
 use ondisk::blkptr::CryptParams;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};

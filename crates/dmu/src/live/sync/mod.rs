@@ -18,14 +18,14 @@ mod kill;
 mod recount;
 mod tree;
 
-use super::policy::SetPolicy;
-use super::set::{Base, FIRST_SPECIAL, LiveSet};
-use super::spec::SyncContext;
-use super::state::{Content, LiveObject, ObjectChanges};
 use super::write::spill_place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::traverse::tops;
+use crate::versions::policy::SetPolicy;
+use crate::versions::set::{Base, FIRST_SPECIAL, LiveSet};
+use crate::versions::spec::SyncContext;
+use crate::versions::state::{Content, LiveObject, ObjectChanges};
 use device::AlignedBuf;
 use kill::Subtree;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};

@@ -3,13 +3,13 @@
 use super::account::read_table;
 use super::{Job, SetSync, spill_place};
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::counts::Tables;
-use crate::live::set::{Base, Dirty, FIRST_SPECIAL, OBJECTS_MAX, SLOTS_PER_BLOCK};
-use crate::live::state::LiveObject;
 use crate::live::write::is_tree;
 use crate::object::Object;
 use crate::traverse::content::Slots;
 use crate::tx::Tx;
+use crate::versions::counts::Tables;
+use crate::versions::set::{Base, Dirty, FIRST_SPECIAL, OBJECTS_MAX, SLOTS_PER_BLOCK};
+use crate::versions::state::LiveObject;
 use ondisk::dnode::{FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};
 use ondisk::objset::{FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE};
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};

@@ -1,16 +1,22 @@
-//! The state of a file system that can be changed.
+//! The state that a file system holds for what changes it ([`crate::write`]): its settings, locks,
+//! open files, intent log, and limits. It does not know the file system.
 
-use super::limits::KnownLimits;
-use super::locks::KeyedLocks;
-use super::opens::OpenTable;
-use super::settings::FsSettings;
+pub(crate) mod limits;
+pub(crate) mod locks;
+pub(crate) mod opens;
+pub(crate) mod settings;
+
+use self::limits::KnownLimits;
+use self::locks::KeyedLocks;
+use self::opens::OpenTable;
+use self::settings::FsSettings;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use zil::IntentLog;
 
 /// The state of a file system that can be changed.
 pub(crate) struct State {
-    pub(super) settings: Mutex<FsSettings>,
+    pub(crate) settings: Mutex<FsSettings>,
     pub(crate) rename: KeyedLocks,
     pub(crate) content: KeyedLocks,
     pub(crate) attrs: KeyedLocks,

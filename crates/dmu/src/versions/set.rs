@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Size of a block of dnodes. No implementation has ever made another.
-pub(super) const DNODE_BLOCK_SIZE: u64 = 16 << 10;
+pub(crate) const DNODE_BLOCK_SIZE: u64 = 16 << 10;
 /// Slots of a block of dnodes.
-pub(super) const SLOTS_PER_BLOCK: u64 = DNODE_BLOCK_SIZE / DNODE_SLOT_SIZE as u64;
+pub(crate) const SLOTS_PER_BLOCK: u64 = DNODE_BLOCK_SIZE / DNODE_SLOT_SIZE as u64;
 /// Objects that are in the header, not in the array of dnodes: -1, -2 and -3.
-pub(super) const FIRST_SPECIAL: u64 = u64::MAX - 2;
+pub(crate) const FIRST_SPECIAL: u64 = u64::MAX - 2;
 /// No object of a data set has this number or a higher one.
-pub(super) const OBJECTS_MAX: u64 = 1 << 48;
+pub(crate) const OBJECTS_MAX: u64 = 1 << 48;
 
 const SHARDS: usize = 16;
 type Shard = Mutex<HashMap<u64, Weak<LiveObject>>>;
@@ -37,46 +37,46 @@ pub(crate) struct Base {
 
 /// The changes that wait for the sync of one txg.
 #[derive(Default)]
-pub(super) struct Dirty {
-    pub(super) objects: HashMap<u64, Arc<LiveObject>>,
+pub(crate) struct Dirty {
+    pub(crate) objects: HashMap<u64, Arc<LiveObject>>,
     /// New header of the intent log.
-    pub(super) zil: Option<ZilHeader>,
+    pub(crate) zil: Option<ZilHeader>,
     /// Blocks of dnodes that a recount is to count.
-    pub(super) recount: usize,
+    pub(crate) recount: usize,
 }
 
 /// The results of the passes of the syncing txg so far.
 #[derive(Default)]
-pub(super) struct Pass {
-    pub(super) base: Option<Arc<Base>>,
-    pub(super) objects: HashMap<u64, Arc<LiveObject>>,
+pub(crate) struct Pass {
+    pub(crate) base: Option<Arc<Base>>,
+    pub(crate) objects: HashMap<u64, Arc<LiveObject>>,
 }
 
 /// The changing half of an [`Objset`].
 pub(crate) struct LiveSet {
-    pub(super) id: u64,
-    pub(super) policy: RwLock<Arc<SetPolicy>>,
-    pub(super) transactions: Option<Arc<dyn Transactions>>,
-    pub(super) accounting: Option<Arc<dyn Accounting>>,
-    pub(super) key: SetKey,
+    pub(crate) id: u64,
+    pub(crate) policy: RwLock<Arc<SetPolicy>>,
+    pub(crate) transactions: Option<Arc<dyn Transactions>>,
+    pub(crate) accounting: Option<Arc<dyn Accounting>>,
+    pub(crate) key: SetKey,
     /// It is thrown away and never synced (`scratch.rs`).
-    pub(super) scratch: bool,
+    pub(crate) scratch: bool,
     base: RwLock<Arc<Base>>,
     meta: Arc<LiveObject>,
     shards: Vec<Shard>,
-    pub(super) dirty: Mutex<BTreeMap<u64, Dirty>>,
-    pub(super) pass: Mutex<Pass>,
-    pub(super) slots: Mutex<Slots>,
-    pub(super) frozen: AtomicU64,
-    pub(super) leaked: Mutex<Vec<Error>>,
+    pub(crate) dirty: Mutex<BTreeMap<u64, Dirty>>,
+    pub(crate) pass: Mutex<Pass>,
+    pub(crate) slots: Mutex<Slots>,
+    pub(crate) frozen: AtomicU64,
+    pub(crate) leaked: Mutex<Vec<Error>>,
     /// Changes that were made in syncing context, where they are few.
-    pub(super) changes: AtomicU64,
-    pub(super) faults: OnceLock<Arc<Faults>>,
+    pub(crate) changes: AtomicU64,
+    pub(crate) faults: OnceLock<Arc<Faults>>,
     /// Blocks of dnodes that are written without their previous contents.
-    pub(super) renewed: Mutex<BTreeSet<u64>>,
+    pub(crate) renewed: Mutex<BTreeSet<u64>>,
     /// How blocks of dnodes are encrypted, of a set that is received sealed.
-    pub(super) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
-    pub(super) recounting: Recounting,
+    pub(crate) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
+    pub(crate) recounting: Recounting,
 }
 
 impl LiveSet {
@@ -86,7 +86,7 @@ impl LiveSet {
     }
 
     /// A set without changes whose newest tree is `base`, which has this meta dnode.
-    pub(super) fn over(id: u64, base: Base, meta: Dnode, policy: SetPolicy) -> Self {
+    pub(crate) fn over(id: u64, base: Base, meta: Dnode, policy: SetPolicy) -> Self {
         Self {
             id,
             policy: RwLock::new(Arc::new(policy)),
@@ -115,7 +115,7 @@ impl LiveSet {
     }
 
     /// The tree of an earlier pass of the txg that is being synced, or the last durable one.
-    pub(super) fn newest(&self) -> Arc<Base> {
+    pub(crate) fn newest(&self) -> Arc<Base> {
         let of_pass = self.pass.lock().base.clone();
         of_pass.unwrap_or_else(|| self.base())
     }
@@ -124,11 +124,11 @@ impl LiveSet {
         &self.meta
     }
 
-    pub(super) fn is_sealed(&self) -> bool {
+    pub(crate) fn is_sealed(&self) -> bool {
         matches!(self.key, SetKey::Sealed(_))
     }
 
-    pub(super) fn policy(&self) -> Arc<SetPolicy> {
+    pub(crate) fn policy(&self) -> Arc<SetPolicy> {
         Arc::clone(&self.policy.read())
     }
 
@@ -157,7 +157,7 @@ impl LiveSet {
 
     /// The one value that represents the object. `synced` is its dnode in the tree of `base`;
     /// `None` when that tree is no longer the newest.
-    pub(super) fn adopt(
+    pub(crate) fn adopt(
         &self,
         number: u64,
         base: &Arc<Base>,
@@ -180,7 +180,7 @@ impl LiveSet {
     }
 
     /// Puts the object on the list of what must be synced in `txg`.
-    pub(super) fn touch(&self, object: &Arc<LiveObject>, txg: u64) {
+    pub(crate) fn touch(&self, object: &Arc<LiveObject>, txg: u64) {
         let mut dirty = self.dirty.lock();
         dirty.entry(txg).or_default().objects.insert(object.number(), Arc::clone(object));
         drop(dirty);
@@ -189,21 +189,21 @@ impl LiveSet {
         }
     }
 
-    pub(super) fn dirtied(&self, txg: u64, bytes: u64) {
+    pub(crate) fn dirtied(&self, txg: u64, bytes: u64) {
         if let Some(t) = self.transactions.as_ref().filter(|_| bytes > 0) {
             t.dirtied(txg, bytes);
         }
     }
 
     /// Dirty bytes were given up.
-    pub(super) fn dropped(&self, txg: u64, bytes: u64) {
+    pub(crate) fn dropped(&self, txg: u64, bytes: u64) {
         if let Some(t) = self.transactions.as_ref().filter(|_| bytes > 0) {
             t.dropped(txg, bytes);
         }
     }
 
     /// Something is changed by `tx`.
-    pub(super) fn count_change(&self, tx: &Tx) {
+    pub(crate) fn count_change(&self, tx: &Tx) {
         if tx.is_syncing() {
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
@@ -218,11 +218,11 @@ impl LiveSet {
     }
 
     /// Whether a transaction may still change its txg.
-    pub(super) fn is_open(&self, tx: &Tx) -> bool {
+    pub(crate) fn is_open(&self, tx: &Tx) -> bool {
         tx.is_syncing() || tx.txg() > self.frozen.load(Ordering::Acquire)
     }
 
-    pub(super) fn publish(&self, txg: u64) {
+    pub(crate) fn publish(&self, txg: u64) {
         let mut pass = std::mem::take(&mut *self.pass.lock());
         let Some(base) = pass.base.take() else { return };
         // A thread that opens an object compares the base before and after: the meta dnode changes
@@ -260,7 +260,7 @@ impl LiveSet {
 }
 
 /// The dnode in the header of an object numbered -1, -2 or -3.
-pub(super) fn special(phys: &ObjsetPhys, number: u64) -> &Option<Dnode> {
+pub(crate) fn special(phys: &ObjsetPhys, number: u64) -> &Option<Dnode> {
     match number.wrapping_neg() {
         1 => &phys.user_used,
         2 => &phys.group_used,

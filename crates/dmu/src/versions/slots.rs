@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// The block under the cursor, once one was found.
     current: Option<Current>,
     /// Where the cursor goes when it comes to the end: the first block with freed slots.
@@ -29,7 +29,7 @@ struct Current {
 
 impl Slots {
     /// `slots` slots from `slot` on.
-    pub(super) fn mask(slot: u32, slots: u8) -> u32 {
+    pub(crate) fn mask(slot: u32, slots: u8) -> u32 {
         let ones = u32::MAX.checked_shr(32 - u32::from(slots)).unwrap_or(0);
         ones.checked_shl(slot).unwrap_or(0)
     }
@@ -40,7 +40,7 @@ impl Slots {
     }
 
     /// Slots of a block that a txg has taken which is not durable.
-    pub(super) fn taken(&self, block: u64) -> u32 {
+    pub(crate) fn taken(&self, block: u64) -> u32 {
         self.taken.get(&block).copied().unwrap_or(0)
     }
 
@@ -54,7 +54,7 @@ impl Slots {
 
     /// The number of a new object; or, when the block under the cursor has no room for it, the
     /// block from which on to look for the next one, to be [offered](Self::offer).
-    pub(super) fn allocate(&mut self, txg: u64, slots: u8) -> Result<u64, u64> {
+    pub(crate) fn allocate(&mut self, txg: u64, slots: u8) -> Result<u64, u64> {
         let current = self.current.and_then(|c| Some((c.block, Self::run(c.free, slots)?)));
         let Some((block, slot)) = current else { return Err(self.next()) };
         self.take(txg, block, Self::mask(slot, slots));
@@ -74,7 +74,7 @@ impl Slots {
 
     /// `block` is the first one at or behind `from` with free slots in the newest tree; behind the
     /// last block of the tree all slots are free. Nothing happens when the cursor has moved on.
-    pub(super) fn offer(&mut self, from: u64, block: u64, free: u32) {
+    pub(crate) fn offer(&mut self, from: u64, block: u64, free: u32) {
         if self.next() != from {
             return;
         }
@@ -89,7 +89,7 @@ impl Slots {
 
     /// Takes slots that the caller chose; false when they are not free. `free`: by the newest tree.
     /// `own`: slots from `slot` on that the object had before and takes again.
-    pub(super) fn claim(
+    pub(crate) fn claim(
         &mut self,
         txg: u64,
         block: u64,
@@ -109,7 +109,7 @@ impl Slots {
     }
 
     /// `txg` is durable; `freed` is the lowest number that it freed.
-    pub(super) fn publish(&mut self, txg: u64, freed: Option<u64>) {
+    pub(crate) fn publish(&mut self, txg: u64, freed: Option<u64>) {
         let later = self.by_txg.split_off(&(txg + 1));
         let done = std::mem::replace(&mut self.by_txg, later);
         for (block, mask) in done.into_values().flatten() {

@@ -14,13 +14,13 @@ pub(crate) struct LiveObject {
 }
 
 impl LiveObject {
-    pub(super) fn new(number: u64, synced: Option<Arc<Dnode>>) -> Self {
+    pub(crate) fn new(number: u64, synced: Option<Arc<Dnode>>) -> Self {
         let slots = synced.as_ref().map_or(0, |d| d.extra_slots + 1);
         let state = State { synced, pass: None, versions: Vec::new(), slots };
         Self { number, state: Mutex::new(state) }
     }
 
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
@@ -50,7 +50,7 @@ pub(crate) enum Content {
 
 impl Content {
     /// Bytes of memory it takes.
-    pub(super) fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         match self {
             Self::Block(b) => b.size(),
             Self::Stored(_) => 0,
@@ -68,13 +68,13 @@ pub(crate) enum BlockSource {
 
 pub(crate) struct State {
     /// The tree that readers see behind the versions.
-    pub(super) synced: Option<Arc<Dnode>>,
+    pub(crate) synced: Option<Arc<Dnode>>,
     /// The tree that the last pass of the txg being synced has made.
-    pub(super) pass: Option<Option<Arc<Dnode>>>,
+    pub(crate) pass: Option<Option<Arc<Dnode>>>,
     /// By txg, ascending; three at most.
-    pub(super) versions: Vec<Version>,
+    pub(crate) versions: Vec<Version>,
     /// Slots it takes, or took before it was freed.
-    pub(super) slots: u8,
+    pub(crate) slots: u8,
 }
 
 impl State {
@@ -90,7 +90,7 @@ impl State {
     }
 
     /// The bytes of the block in the version of `txg`, when it has them and they are not synced.
-    pub(super) fn own(&self, txg: u64, blkid: u64) -> Option<&Arc<Block>> {
+    pub(crate) fn own(&self, txg: u64, blkid: u64) -> Option<&Arc<Block>> {
         let version = self.versions.iter().find(|v| v.txg == txg)?;
         match version.blocks.get(&blkid)? {
             Content::Block(block) => Some(block),
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// The pointer that the version of `txg` has in place of the block's bytes.
-    pub(super) fn own_pointer(&self, txg: u64, blkid: u64) -> Option<BlkPtr> {
+    pub(crate) fn own_pointer(&self, txg: u64, blkid: u64) -> Option<BlkPtr> {
         let version = self.versions.iter().find(|v| v.txg == txg)?;
         match version.blocks.get(&blkid)? {
             Content::Block(_) => None,
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    pub(super) fn is_dirty(&self, txg: u64) -> bool {
+    pub(crate) fn is_dirty(&self, txg: u64) -> bool {
         self.versions.iter().any(|v| v.txg == txg && v.dirty)
     }
 
@@ -116,7 +116,7 @@ impl State {
     }
 
     /// The version of `txg`, made from the one before it when it does not exist.
-    pub(super) fn version(&mut self, txg: u64) -> &mut Version {
+    pub(crate) fn version(&mut self, txg: u64) -> &mut Version {
         let at = self.versions.partition_point(|v| v.txg < txg);
         if self.versions.get(at).is_none_or(|v| v.txg != txg) {
             let attrs = match at.checked_sub(1).and_then(|i| self.versions.get(i)) {
@@ -152,7 +152,7 @@ impl State {
         None
     }
 
-    pub(super) fn has_spill(&self) -> bool {
+    pub(crate) fn has_spill(&self) -> bool {
         match self.spill() {
             Some(s) => s.is_some(),
             None => self.synced.as_ref().is_some_and(|d| d.spill.is_some()),
@@ -183,13 +183,13 @@ impl State {
     }
 
     /// The txg will never be durable: what it changed is not seen any more.
-    pub(super) fn forget(&mut self, txg: u64) {
+    pub(crate) fn forget(&mut self, txg: u64) {
         self.pass = None;
         self.versions.retain(|v| v.txg != txg);
     }
 
     /// The txg is durable: its tree is what readers see behind the versions that are left.
-    pub(super) fn publish(&mut self, txg: u64) {
+    pub(crate) fn publish(&mut self, txg: u64) {
         if let Some(tree) = self.pass.take() {
             self.synced = tree;
         }
@@ -213,28 +213,28 @@ impl State {
 }
 
 /// The changes of one txg.
-pub(super) struct Version {
-    pub(super) txg: u64,
+pub(crate) struct Version {
+    pub(crate) txg: u64,
     /// Stands in the set's list of what must be synced.
-    pub(super) dirty: bool,
+    pub(crate) dirty: bool,
     /// The attributes after the changes; `None`: the object is gone. The tree in it is no truth.
-    pub(super) attrs: Option<Arc<Dnode>>,
+    pub(crate) attrs: Option<Arc<Dnode>>,
     /// Nothing of an older version or tree belongs to the object any more.
-    pub(super) cleared: bool,
+    pub(crate) cleared: bool,
     /// The next sync must kill the older tree.
-    pub(super) clear: bool,
+    pub(crate) clear: bool,
     /// Levels that the tree is to have at least.
-    pub(super) levels: Option<u8>,
+    pub(crate) levels: Option<u8>,
     /// Changed blocks.
-    pub(super) blocks: BTreeMap<u64, Content>,
+    pub(crate) blocks: BTreeMap<u64, Content>,
     /// Freed ranges: of what is in `blocks`, nothing.
-    pub(super) holes: BlockRanges,
+    pub(crate) holes: BlockRanges,
     /// Blocks and ranges that an earlier pass has synced. Only readers need them.
-    pub(super) done_blocks: BTreeMap<u64, Content>,
-    pub(super) done_holes: BlockRanges,
+    pub(crate) done_blocks: BTreeMap<u64, Content>,
+    pub(crate) done_holes: BlockRanges,
     /// Changed spill block; `Some(None)`: removed.
-    pub(super) spill: Option<Option<Arc<Block>>>,
-    pub(super) spill_dirty: bool,
+    pub(crate) spill: Option<Option<Arc<Block>>>,
+    pub(crate) spill_dirty: bool,
 }
 
 impl Version {
@@ -271,14 +271,14 @@ impl Version {
 
     /// Makes the blocks from `start` up to, not including, `end` holes. Returns the bytes of
     /// memory that are held no more.
-    pub(super) fn free_blocks(&mut self, start: u64, end: u64) -> u64 {
+    pub(crate) fn free_blocks(&mut self, start: u64, end: u64) -> u64 {
         self.holes.add(start, end);
         remove_range(&mut self.blocks, start, end)
     }
 
     /// The object is gone, with everything it had. Returns the bytes of memory that are held no
     /// more.
-    pub(super) fn clear(&mut self) -> u64 {
+    pub(crate) fn clear(&mut self) -> u64 {
         let dirty = self.dirty;
         let before = self.blocks.values().map(Content::held).sum();
         *self = Self { dirty, cleared: true, clear: true, ..Self::new(self.txg, None) };
@@ -286,7 +286,7 @@ impl Version {
     }
 
     /// Hands out what must be synced, and keeps it for readers.
-    pub(super) fn take(&mut self) -> ObjectChanges {
+    pub(crate) fn take(&mut self) -> ObjectChanges {
         self.dirty = false;
         let holes = std::mem::take(&mut self.holes);
         for (start, end) in holes.iter() {
@@ -318,11 +318,11 @@ fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u6
 }
 
 /// The changes of one object that a sync must write.
-pub(super) struct ObjectChanges {
-    pub(super) attrs: Option<Arc<Dnode>>,
-    pub(super) clear: bool,
-    pub(super) levels: Option<u8>,
-    pub(super) blocks: Vec<(u64, Content)>,
-    pub(super) holes: BlockRanges,
-    pub(super) spill: Option<Option<Arc<Block>>>,
+pub(crate) struct ObjectChanges {
+    pub(crate) attrs: Option<Arc<Dnode>>,
+    pub(crate) clear: bool,
+    pub(crate) levels: Option<u8>,
+    pub(crate) blocks: Vec<(u64, Content)>,
+    pub(crate) holes: BlockRanges,
+    pub(crate) spill: Option<Option<Arc<Block>>>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct OpenTable(Mutex<Files>);
 
 impl OpenTable {
     /// Notes that a file lost its last name; true when it is in use.
-    pub(super) fn unlink(&self, object: u64) -> bool {
+    pub(crate) fn unlink(&self, object: u64) -> bool {
         match self.0.lock().used.get_mut(&object) {
             Some(u) => {
                 u.unlinked = true;
@@ -36,7 +36,7 @@ impl OpenTable {
     }
 
     /// One more user of a file, which may have no name.
-    pub(super) fn begin(&self, object: u64, is_unlinked: bool) {
+    pub(crate) fn begin(&self, object: u64, is_unlinked: bool) {
         let mut files = self.0.lock();
         let entry = files.used.entry(object).or_default();
         entry.users += 1;
@@ -44,38 +44,38 @@ impl OpenTable {
     }
 
     /// Notes that a file in use got a name.
-    pub(super) fn named(&self, object: u64) {
+    pub(crate) fn named(&self, object: u64) {
         if let Some(u) = self.0.lock().used.get_mut(&object) {
             u.unlinked = false;
         }
     }
 
     /// Whether a file is in use.
-    pub(super) fn is_used(&self, object: u64) -> bool {
+    pub(crate) fn is_used(&self, object: u64) -> bool {
         self.0.lock().used.contains_key(&object)
     }
 
     /// Notes a file of the delete queue that is not in use.
-    pub(super) fn leave_to_free(&self, object: u64) {
+    pub(crate) fn leave_to_free(&self, object: u64) {
         self.0.lock().left.push(object);
     }
 
-    pub(super) fn take_left(&self) -> Option<u64> {
+    pub(crate) fn take_left(&self) -> Option<u64> {
         self.0.lock().left.pop()
     }
 
     /// Whether the caller may free a file: it is not in use, and no other thread frees it.
-    pub(super) fn begin_to_free(&self, object: u64) -> bool {
+    pub(crate) fn begin_to_free(&self, object: u64) -> bool {
         let mut files = self.0.lock();
         !files.used.contains_key(&object) && files.freeing.insert(object)
     }
 
-    pub(super) fn end_to_free(&self, object: u64) {
+    pub(crate) fn end_to_free(&self, object: u64) {
         self.0.lock().freeing.remove(&object);
     }
 
     /// One user less; true when it was the last and the file has no name.
-    pub(super) fn leave(&self, object: u64) -> bool {
+    pub(crate) fn leave(&self, object: u64) -> bool {
         let used = &mut self.0.lock().used;
         let Some(u) = used.get_mut(&object) else { return false };
         u.users -= 1;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 /// The limits of a file system: by kind of owner and what is limited, then by id.
 #[derive(Debug, Default)]
-pub(crate) struct Limits(pub(super) [[BTreeMap<u64, u64>; 2]; 3]);
+pub(crate) struct Limits(pub(crate) [[BTreeMap<u64, u64>; 2]; 3]);
 
 /// The limits as they are known.
 #[derive(Default)]
 pub(crate) struct KnownLimits {
     /// How often one was set: limits that were read before are not kept.
-    pub(super) changes: u64,
-    pub(super) limits: Option<Arc<Limits>>,
+    pub(crate) changes: u64,
+    pub(crate) limits: Option<Arc<Limits>>,
 }

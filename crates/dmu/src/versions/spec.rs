@@ -69,7 +69,7 @@ impl SealedSet {
     }
 
     /// Puts it into a header: of an empty set, or of the one that it continues.
-    pub(super) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), InvalidChange> {
+    pub(crate) fn put_into(&self, phys: &mut ObjsetPhys) -> std::result::Result<(), InvalidChange> {
         let mut meta = self.meta.clone();
         if let Some(old) = &phys.meta_dnode {
             if !self.is_of_form(old) {
@@ -90,7 +90,7 @@ impl SealedSet {
 
 impl SetKey {
     /// How its blocks are written.
-    pub(super) fn protection(&self) -> Protection<'_> {
+    pub(crate) fn protection(&self) -> Protection<'_> {
         match self {
             Self::None => Protection::None,
             Self::Loaded(key) => Protection::Key(key),
@@ -258,7 +258,7 @@ pub struct DnodeAttrs {
 }
 
 /// `bytes` as a number of sectors; the error names the rule it breaks.
-pub(super) fn sectors(bytes: u32) -> std::result::Result<u16, InvalidChange> {
+pub(crate) fn sectors(bytes: u32) -> std::result::Result<u16, InvalidChange> {
     match bytes {
         512..=0x100_0000 if bytes.is_multiple_of(512) => Ok((bytes / 512) as u16),
         _ => Err(InvalidChange::BlockSize),

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 /// Change of bytes and of objects by id, of one table.
-pub(super) type Deltas = BTreeMap<u64, (i64, i64)>;
+pub(crate) type Deltas = BTreeMap<u64, (i64, i64)>;
 
 /// Changes of the tables of users, groups and projects.
 #[derive(Default)]
-pub(super) struct Tables(pub(super) [Deltas; 3]);
+pub(crate) struct Tables(pub(crate) [Deltas; 3]);
 
 impl Tables {
     /// Adds bytes and objects of an owner.
-    pub(super) fn add_to(&mut self, owner: &Owner, (bytes, objects): (i64, i64)) {
+    pub(crate) fn add_to(&mut self, owner: &Owner, (bytes, objects): (i64, i64)) {
         let ids = [Some(owner.uid), Some(owner.gid), owner.project];
         for (table, id) in self.0.iter_mut().zip(ids) {
             let Some(id) = id else { continue };
@@ -24,7 +24,7 @@ impl Tables {
     }
 
     /// Adds what others have counted.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (table, other) in self.0.iter_mut().zip(&other.0) {
             for (id, (bytes, objects)) in other {
                 let delta = table.entry(*id).or_default();
@@ -36,16 +36,16 @@ impl Tables {
 
 /// What a recount has counted so far (`recount.rs`).
 #[derive(Default)]
-pub(super) struct Recount {
+pub(crate) struct Recount {
     /// The first object that is not counted.
-    pub(super) next: u64,
-    pub(super) counted: Tables,
+    pub(crate) next: u64,
+    pub(crate) counted: Tables,
 }
 
 /// Whether a set is being counted anew.
 #[derive(Default)]
-pub(super) struct Recounting {
-    pub(super) state: Mutex<Option<Recount>>,
+pub(crate) struct Recounting {
+    pub(crate) state: Mutex<Option<Recount>>,
     /// It was begun, and could not be ended.
-    pub(super) is_given_up: AtomicBool,
+    pub(crate) is_given_up: AtomicBool,
 }
