@@ -3,9 +3,9 @@
 //! # What there is
 //!
 //! ```text
-//! Pool      open for reading: as it was at one txg, whatever happens
+//! Pool      open for reading: the state of one txg, which does not change
 //! LivePool  open for writing; LivePool::view is the same pool for reading
-//!   Dataset        what has a name: pool/a, pool/a@x; found by Dsl::by_name
+//!   Dataset        pool/a, pool/a@x; found by name through Pool::datasets
 //!     Filesystem   its files: Node by path or object
 //!     Volume       its bytes
 //! ```
@@ -42,7 +42,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`activity`] | what goes on in a pool in the background, what is left of it, and waiting |
+//! | [`activity`] | what runs in a pool in the background, how much is left of it, and waiting |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`select`] | which datasets a request means, each with its properties |
 //! | [`properties`] | judging and setting of properties |
@@ -60,16 +60,17 @@
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`mod@repair`] | repairs of damage for which there is no redundancy |
 //! | [`pools`] | how pools are made and get more devices, are found, judged and described |
-//! | [`upkeep`] | hot spares, and devices that are back: what is done by itself |
+//! | [`upkeep`] | what a pool does by itself when devices fail, return, or spares are free |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
-//! | [`layout`] | what a pool is made of, in words, and what of it is likely to be a mistake |
+//! | [`layout`] | the layout of a new pool, from words, and likely mistakes in it |
 //! | [`stats`], [`recording`] | what a pool did, and how long it took; the same kept in a file |
 //! | [`props`], [`features`] | tables of all properties and features |
 //! | [`hex`] | bytes as hexadecimal digits |
 //! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
-//! | [`errors`], [`pool_refusals`] | what is behind an [`Error`], for logs and for other words |
+//! | [`errors`] | the errors that an [`Error`] is made from |
+//! | [`file_refusals`], [`pool_refusals`] | why a file or a pool is not changed, as values |
 //! | [`process`] | the memory and the standard output of a process that uses this crate |
 //!
 //! The floors below are [`inside`]: tools that look into the structures of a pool name them there,
@@ -102,8 +103,8 @@
 //!
 //! Everything that is shared (pools, file systems, volumes, nodes) is `Send` and `Sync`, and calls
 //! from many threads run at the same time. Calls block: for a device, for the end of a txg, or
-//! because writers are slowed down to what the devices take. There is no async runtime in here and
-//! none is needed; a program that has one calls from its threads for blocking work
+//! because writers are slowed down to what the devices take. This crate has no async runtime and
+//! needs none; a program that has one makes its calls on threads for blocking work
 //! (`spawn_blocking`). Long work takes a [`Progress`], through which any other thread sees how far
 //! it is and tells it to stop. A transaction keeps its txg from ending: it is never held
 //! across an `await`.

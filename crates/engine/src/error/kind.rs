@@ -124,7 +124,7 @@ pub enum ErrorKind {
     Unfit(MemberFault),
     /// It is neither a file nor a block device.
     NoDevice,
-    /// What is on a device, or who uses it, keeps it out of a pool.
+    /// What is on a device, or what uses it, keeps it out of a pool.
     DeviceRefused(DeviceRefusal),
     /// Vdevs of one pool survive unequal losses, or devices of one vdev are unequal.
     Mismatched(Mismatch),

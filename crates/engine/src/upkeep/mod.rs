@@ -7,8 +7,9 @@
 //! one that opens a pool for a moment takes no spares, as it cannot tell a device that failed from
 //! one that comes a second later.
 //!
-//! The decisions are here. Who holds the pool decides how it is reached ([`PoolAccess`]), has
-//! [`Upkeep::step`] called every second or so, and words what came of it ([`UpkeepEvent`]).
+//! The decisions are here. The program that holds the pool decides how it is reached
+//! ([`PoolAccess`]), has [`Upkeep::step`] called every second or so, and words what came of it
+//! ([`UpkeepEvent`]).
 
 mod replacing;
 

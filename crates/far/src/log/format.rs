@@ -89,7 +89,7 @@ pub struct Header {
     pub flags: u32,
     /// The disk that it belongs to.
     pub volume: Uuid,
-    /// Who made it.
+    /// The writer that made it.
     pub writer: Uuid,
     /// The number of that writer; 0 in what no writer makes.
     pub epoch: u64,

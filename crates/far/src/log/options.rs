@@ -23,7 +23,7 @@ pub struct Options {
     pub clean_bytes: u64,
     /// A thread makes checkpoints and collects garbage.
     pub is_tended: bool,
-    /// Who writes, for people.
+    /// Names the writer, for people.
     pub who: WriterId,
     /// Where on this machine is kept what was read; `None`: nowhere.
     pub cache: Option<CachePlace>,

@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) index: Index,
     /// The place that has no segment yet.
     pub(super) next: u64,
-    /// The number of the writer, and who it is; 0 before the first one.
+    /// The number of the writer, and its name; 0 before the first one.
     pub(super) epoch: u64,
     pub(super) writer: Uuid,
     /// Hash of the last header.

@@ -39,7 +39,7 @@ pub struct PinInfo {
     pub name: String,
     /// The place in the log that it keeps the state before.
     pub at: u64,
-    /// Who made it.
+    /// The writer that made it.
     pub who: WriterId,
     /// When, in seconds since 1970 by its clock.
     pub time: u64,
