@@ -558,7 +558,10 @@ impl<R: Read> Run<'_, R> {
         if !is_new {
             self.observer.starts(&incoming.name)?;
         }
-        let encryption = self.encryption(&incoming, wants_new)?;
+        let encryption = match wants_new && listed.has_properties && !self.encryption_is_given() {
+            true if incoming.sealed.is_none() => Encryption::Off,
+            _ => self.encryption(&incoming, wants_new)?,
+        };
         let incoming = Incoming { encryption, ..incoming };
         let with = self.properties(&incoming, listed, is_top, is_new)?;
         let incoming = self.with_first_properties(incoming, &with, is_new);
@@ -583,6 +586,14 @@ impl<R: Read> Run<'_, R> {
         let time = pool.rt().now().saturating_sub(began);
         self.observer.ends(self.reader.length() - at, time);
         Ok(())
+    }
+
+    /// Whether it was said how what comes unencrypted is encrypted. What comes with its properties
+    /// was not encrypted where it comes from, because encrypted datasets are sent without; so it is
+    /// not here either, unless that was said.
+    fn encryption_is_given(&self) -> bool {
+        self.how.set.iter().any(|(name, _)| is_of_key(name))
+            || self.how.except.iter().any(|name| name == "encryption")
     }
 
     /// The encryption of a new dataset. Datasets below the one that was named have its key.

@@ -15,15 +15,21 @@ fn of_key(place: &Place) -> String {
     format!("-o encryption=on -o keyformat=raw -o keylocation=file://{at}")
 }
 
-/// A pool with an encrypted file system and an encrypted volume, which have content and two
-/// snapshots, and another pool.
-fn sealed_pools() -> Place {
+/// The pools `tank` and `other`, and a key.
+fn two_pools() -> Place {
     let place = Place::new(&["one", "two"]);
     std::fs::write(place.path().join("key"), KEY).unwrap();
     let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(place.path().join("key"), owner).unwrap();
     place.ok("zpool create tank one");
     place.ok("zpool create other two");
+    place
+}
+
+/// A pool with an encrypted file system and an encrypted volume, which have content and two
+/// snapshots, and another pool.
+fn sealed_pools() -> Place {
+    let place = two_pools();
     let key = of_key(&place);
     place.ok(&format!("zfs create {key} -o compression=lz4 tank/fs"));
     place.ok(&format!("zfs create {key} -V 8M tank/vol"));
@@ -332,10 +338,7 @@ fn quotas_of_users_are_kept_in_what_came_raw() {
 /// root of a dataset that is not above it.
 #[test]
 fn no_dataset_is_left_with_an_encryption_root_that_is_none() {
-    let place = Place::new(&["one", "two"]);
-    std::fs::write(place.path().join("key"), KEY).unwrap();
-    place.ok("zpool create tank one");
-    place.ok("zpool create other two");
+    let place = two_pools();
     let mut servers = [place.serve("tank"), place.serve("other")];
     place.ok_here(&format!("zfs create {} tank/top", of_key(&place)));
     for step in [
@@ -398,4 +401,29 @@ fn no_dataset_is_left_with_an_encryption_root_that_is_none() {
         server.wait().unwrap();
     }
     place.zdb_is_content("other");
+}
+
+/// What was not encrypted below something that is: it has its properties with it, and stays so.
+#[test]
+fn a_raw_package_has_what_is_not_encrypted() {
+    let place = two_pools();
+    place.ok(&format!("zfs create {} tank/top", of_key(&place)));
+    place.ok("zfs create -o encryption=off tank/top/plain");
+    place.ok("zfs snapshot -r tank/top@a");
+    std::fs::write(place.path().join("text"), "text").unwrap();
+    place.ok("cp text tank/top/plain:/");
+    place.ok("zfs snapshot -r tank/top@b");
+    taken(&place, "zfs receive -u other/top", &sent(&place, "-w -R tank/top@a"));
+    taken(&place, "zfs receive -u other/top", &sent(&place, "-w -R -I @a tank/top@b"));
+    let get = "zfs get -H -o value encryption other/top other/top/plain";
+    assert_eq!(place.ok(get), "aes-256-gcm\noff\n");
+    assert_eq!(place.ok("cat other/top/plain:/text"), "text");
+    // Unless something else is said.
+    let plain = sent(&place, "-p tank/top/plain@b");
+    place.ok(&format!("zfs create {} tank/own", of_key(&place)));
+    let key = with_key(&place, &["tank/own"]);
+    taken(&place, "zfs receive -u tank/own/same", &plain);
+    taken(&place, &format!("zfs receive {key}-u -x encryption tank/own/new"), &plain);
+    let get = "zfs get -H -o value encryption tank/own/same tank/own/new";
+    assert_eq!(place.ok(get), "off\naes-256-gcm\n");
 }
