@@ -169,6 +169,10 @@ fn change_names(files: &Filesystem) {
     files.unlink(dir, b"new4", NOW).unwrap();
     files.rmdir(other, b"deep", NOW).unwrap();
     done();
+    files.rename((dir, b"link"), (root, b"old10"), RenameMode::Exchange, NOW).unwrap();
+    let leaves = RenameMode::Whiteout { uid: 5, gid: 6 };
+    files.rename((dir, b"moved"), (other, b"seen"), leaves, NOW).unwrap();
+    done();
 }
 
 fn acl(files: &Filesystem) {

@@ -98,7 +98,8 @@ fn names_that_are_normalized_are_text() {
     assert!(message.contains("'utf8only' must be set 'on' if normalization chosen"), "{message}");
     place.ok("zfs create -o normalization=formC tank/a");
     assert_eq!(place.ok("zfs get -Ho value utf8only tank/a"), "on\n");
-    place.fails("zfs create -o utf8only=off tank/a/b");
+    place.ok("zfs create -o utf8only=off tank/a/b");
+    assert_eq!(place.ok("zfs get -Ho value utf8only,normalization tank/a/b"), "off\nnone\n");
 }
 
 #[test]

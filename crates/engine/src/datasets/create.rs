@@ -337,17 +337,22 @@ fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<Ne
         let table = find_dataset(name);
         Ok(table.zip(word).and_then(|(t, w)| t.number(&w)).unwrap_or(0))
     };
-    let normalization = wanted("normalization")?;
+    let takes_bytes = number(changes, "utf8only") == Some(0);
+    let normalization = match number(changes, "normalization") {
+        Some(1..) if takes_bytes => {
+            let property = Place::Property("utf8only".to_owned());
+            return Err(Error::against(Rule::NamesOfBytes).at(property));
+        }
+        // It does not go with the parent's.
+        None if takes_bytes => 0,
+        _ => wanted("normalization")?,
+    };
     let case = match wanted("casesensitivity")? {
         1 => CaseSensitivity::Insensitive,
         2 => CaseSensitivity::Mixed,
         _ => CaseSensitivity::Sensitive,
     };
     // Names can only be normalised when they are text.
-    if normalization != 0 && number(changes, "utf8only") == Some(0) {
-        let property = Place::Property("utf8only".to_owned());
-        return Err(Error::against(Rule::NamesOfBytes).at(property));
-    }
     let utf8_only = normalization != 0 || wanted("utf8only")? != 0;
     let version = number(changes, "version").unwrap_or(ZPL_VERSION_MAX);
     Ok(NewFilesystem { case, normalization, utf8_only, version, ..NewFilesystem::default() })

@@ -299,6 +299,7 @@ impl ErrorKind {
             Self::Mismatched(_) | Self::Against(Rule::SectorSize) => Hint::Insist,
             Self::DeviceRefused(why) if why.yields_to_force() => Hint::Insist,
             Self::Against(Rule::NoClasses) => Hint::EnableFeature("allocation_classes"),
+            Self::Unfit(MemberFault::Unknown) => Hint::ListDevices,
             Self::NoKey => Hint::LoadKey,
             Self::AmbiguousPool => Hint::UseGuid,
             Self::Search => Hint::CheckPlace,

@@ -558,10 +558,7 @@ impl<R: Read> Run<'_, R> {
         if !is_new {
             self.observer.starts(&incoming.name)?;
         }
-        let encryption = match wants_new && listed.has_properties && !self.encryption_is_given() {
-            true if incoming.sealed.is_none() => Encryption::Off,
-            _ => self.encryption(&incoming, wants_new)?,
-        };
+        let encryption = self.encryption(&incoming, wants_new, listed.has_properties)?;
         let incoming = Incoming { encryption, ..incoming };
         let with = self.properties(&incoming, listed, is_top, is_new)?;
         let incoming = self.with_first_properties(incoming, &with, is_new);
@@ -597,9 +594,17 @@ impl<R: Read> Run<'_, R> {
     }
 
     /// The encryption of a new dataset. Datasets below the one that was named have its key.
-    fn encryption(&mut self, incoming: &Incoming, wants_new: bool) -> Result<Encryption> {
+    fn encryption(
+        &mut self,
+        incoming: &Incoming,
+        wants_new: bool,
+        has_properties: bool,
+    ) -> Result<Encryption> {
         if incoming.sealed.is_some() {
             return Ok(Encryption::Inherit);
+        }
+        if wants_new && has_properties && !self.encryption_is_given() {
+            return Ok(Encryption::Off);
         }
         let encryption = match &self.encryption {
             Some(known) => known.clone(),

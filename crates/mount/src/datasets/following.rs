@@ -7,10 +7,11 @@
 //!     programs use one: those before it are mounted again, and nothing is changed
 //! ```
 
-use super::{DatasetError, MountRequest, Result, all_wanted, mount, properties, shown};
+use super::{DatasetError, MountRequest, Result, mount, properties, shown, wanted_among};
 use crate::{Error, Mounted, Mounts, Options, UnmountMode, system};
 use engine::props;
 use engine::{DatasetKind, LivePool, Pool, Source};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -324,15 +325,14 @@ impl Follower<'_> {
     /// Mounts file systems of the pool, as far as their properties want it and they are not
     /// mounted; what fails.
     pub fn mount_new(&self, is_meant: impl Fn(&str) -> bool) -> Vec<DatasetError> {
-        let there = self.mounts.all();
-        let wanted = match all_wanted(self.pool.view()) {
-            Ok(wanted) => wanted,
+        let there: BTreeSet<String> = self.mounts.all().into_iter().map(|one| one.name).collect();
+        let is_new = |name: &str| is_meant(name) && !there.contains(name);
+        let new = match wanted_among(self.pool.view(), is_new) {
+            Ok(new) => new,
             Err(e) => return vec![e],
         };
-        let is_there = |wanted: &MountRequest| there.iter().any(|one| one.name == wanted.name);
-        let new = wanted.iter().filter(|wanted| !is_there(wanted) && is_meant(&wanted.name));
         let pool = self.pool.into();
-        new.filter_map(|wanted| mount(&pool, self.mounts, wanted).err()).collect()
+        new.iter().filter_map(|wanted| mount(&pool, self.mounts, wanted).err()).collect()
     }
 
     /// Mounts the file systems above `name` that are meant, as [`Self::mount_new`] does.

@@ -239,9 +239,17 @@ fn point(values: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf,
 /// # Errors
 /// Properties cannot be read.
 pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
+    wanted_among(pool, |_| true)
+}
+
+/// Those of them that are meant: the properties of no others are read.
+pub(crate) fn wanted_among(
+    pool: &Pool,
+    is_meant: impl Fn(&str) -> bool,
+) -> Result<Vec<MountRequest>> {
     let dsl = pool.datasets();
     let mut out = Vec::new();
-    for (name, _) in dsl.walk() {
+    for (name, _) in dsl.walk().into_iter().filter(|(name, _)| is_meant(name)) {
         let Ok(dataset) = dsl.by_name(&name) else { continue };
         // A partly received dataset is mounted when it is complete.
         if dsl.kind(&dataset) != DatasetKind::Filesystem || dataset.is_partly_received() {

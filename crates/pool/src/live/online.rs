@@ -399,12 +399,14 @@ impl LivePool {
         let pool = self.name().to_owned();
         let patience = OpenPolicy { again: IN_USE, pause: BETWEEN_TRIES, ..OpenPolicy::default() };
         let is_in_use = |kind| kind == device::ErrorKind::InUse;
-        // Devices may have changed places with each other.
-        if let Some((device, path)) = self.claim_in_other_place(guid, &path, source) {
-            let moved = self.moved_devices().follow(source);
-            if !moved.is_empty() {
-                self.note_moved(moved)?;
-            }
+        // Devices may have changed places with each other: the others are followed before this one
+        // has the place of one of them.
+        let found = self.claim_in_other_place(guid, &path, source);
+        let moved = self.moved_devices().follow(source);
+        if !moved.is_empty() {
+            self.note_moved(moved)?;
+        }
+        if let Some((device, path)) = found {
             let place = super::paths::other_place(known.as_deref(), &path);
             return self.bring_online(guid, own, device, place);
         }

@@ -423,6 +423,6 @@ fn a_raw_package_has_what_is_not_encrypted() {
     place.ok(&format!("zfs create {} tank/own", of_key(&place)));
     taken(&place, "zfs receive -u tank/own/same", &plain);
     taken(&place, "zfs receive -u -x encryption tank/own/new", &plain);
-    let get = "zfs get -H -o value encryption tank/own/same tank/own/new";
-    assert_eq!(place.ok(get), "off\naes-256-gcm\n");
+    let get = "zfs get -H -o name,value encryption tank/own/same tank/own/new";
+    assert_eq!(place.ok(get), "tank/own/new\taes-256-gcm\ntank/own/same\toff\n");
 }
