@@ -359,7 +359,7 @@ fn zdb_reads_the_log_and_an_import_replays_it() {
         let found = zil::Log::read(&view.dsl().objset(&dataset).unwrap());
         let pending = found.pending(view.uberblock().txg);
         let kinds: BTreeSet<_> = pending.filter_map(|r| r.kind.name()).collect();
-        assert_eq!(kinds.len(), 12, "{kinds:?}");
+        assert_eq!(kinds.len(), 14, "{kinds:?}");
         describe(&view, true, &dir.path().join("looked.json"));
         drop(view);
         let verdict = oracle::zdb_on(dir.path(), &["-ivv", &format!("{name}/fs")]);

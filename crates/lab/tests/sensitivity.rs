@@ -40,9 +40,9 @@ fn small_writes_hang_on_the_rotation_and_large_ones_on_the_rate() {
         assert!((left.predicted / row.measured - 1.0).abs() < 0.05, "{}", row.row);
     }
     let text = markdown(std::slice::from_ref(&all));
-    assert!(text.contains("14 of 14 are within their bounds"), "{text}");
+    assert!(text.contains("16 of 16 are within their bounds"), "{text}");
     let value = json(&[all]);
-    assert_eq!(value["experiments"][0]["left_out"].as_array().map(Vec::len), Some(14));
+    assert_eq!(value["experiments"][0]["left_out"].as_array().map(Vec::len), Some(16));
 }
 
 #[test]

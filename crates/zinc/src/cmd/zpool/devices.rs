@@ -86,8 +86,11 @@ pub(super) fn with_names<T>(session: &Session, act: impl FnOnce(DeviceNames<'_>)
 /// Why that cannot be done to a device; one that is not what is needed is named first.
 pub(super) fn refused(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let (error, start) = (error.into(), format!("cannot {doing} {name}"));
-    match error.kind() {
-        ErrorKind::Unfit(why) => Failure::refused(&start, members::fault(*why)),
+    match (error.kind(), error.hint()) {
+        (ErrorKind::Unfit(why), Some(hint)) => {
+            Failure::refused(&start, members::fault(*why)).hint(views::hints::text(hint))
+        }
+        (ErrorKind::Unfit(why), None) => Failure::refused(&start, members::fault(*why)),
         _ => Failure::from(error).about(&start),
     }
 }
