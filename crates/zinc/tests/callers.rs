@@ -69,8 +69,8 @@ impl Called {
     }
 }
 
-/// sanoid leaves datasets alone whose names a `zfs send` or `zfs receive` of this machine has: these
-/// are of no other test.
+/// sanoid leaves datasets alone whose names a `zfs send` or `zfs receive` of this machine has, so
+/// no other test has these.
 const POLICY: &str = "[tank/watched]
 use_template = all
 recursive = yes
