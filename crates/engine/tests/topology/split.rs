@@ -108,6 +108,7 @@ fn what_is_promised_during_a_split_is_kept() {
         let kept = count(&pool, &fs);
         assert!(kept >= promised, "{case}: {kept}");
         assert!(is_whole(&pool), "{case}");
+        replayed += kept;
         pool.export().unwrap();
         let mut new = bench_of(&bench, Shape::Disk, &[1]);
         if new.candidates().iter().any(|c| c.config.pool_guid != guid) {
@@ -126,6 +127,7 @@ fn what_is_promised_during_a_split_is_kept() {
             break;
         }
     }
+    // How much of it is in the new pool depends on how fast the writer is.
     assert!(replayed > 0);
 }
 
