@@ -480,10 +480,12 @@ impl LivePool {
                 let _ = self.bring_online(guid, OwnChanges::Keep, device, None);
             }
         };
-        self.with_one_resilver(|| away.into_iter().for_each(bring));
-        // A replacement that was complete when the pool was closed; one that goes on ends later.
-        shared.detach_outlived()?;
-        self.resilver()?;
+        self.with_one_resilver(|| {
+            away.into_iter().for_each(bring);
+            // A replacement that was complete when the pool was closed; others end later.
+            shared.detach_outlived()?;
+            self.resilver()
+        })?;
         self.resume_scan()
     }
 
