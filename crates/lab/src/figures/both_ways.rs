@@ -213,8 +213,12 @@ fn throttle(c: &mut Claims<'_>) {
         c.one(&member("delays_per_s"), &name("delays"), "/s");
         c.is((&member("sync_ms_range"), 0, 0), name("shortest sync"), "ms");
         c.is((&member("sync_ms_range"), 0, 1), name("longest sync"), "ms");
-        let histograms =
-            [("sync_ms", "sync times"), ("written_mb", "written"), ("write_limit_mb", "limits")];
+        let histograms = [
+            ("sync_ms", "sync times"),
+            ("written_mb", "written"),
+            ("written_mb", "written, in one slot"),
+            ("write_limit_mb", "limits"),
+        ];
         for (key, of) in histograms {
             let (experiment, row) = (c.experiment, name(&format!("histogram of {of}")));
             let number = Some((member(key), 0, 0));

@@ -5,7 +5,7 @@
 //! of Kolmogorov and Smirnov) has to be no more than the 5 % point of that test for two samples of
 //! as many values as the study's.
 
-use super::OVERRIDE_MB;
+use super::{INFLATION, OVERRIDE_MB};
 use super::run::Observed;
 use super::shape::{self, Buckets};
 use crate::outcome::{Chart, Outcome, Series};
@@ -266,7 +266,12 @@ fn limits(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     rows
 }
 
-/// The three histograms of report `n`.
+/// What a txg writes is counted in one of so many slots, which txgs use in turn (`TXG_SIZE`).
+const SLOTS: usize = 4;
+/// The second reading of the histogram of what is written. See the head of [`super`].
+const IN_ONE_SLOT: &str = "written, in one slot";
+
+/// The histograms of report `n`.
 fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     let name = |what: &str| format!("{}: histogram of {what}", p.what);
     let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / part;
@@ -285,6 +290,13 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     let mut dirty = synced().map(|r: &TxgRecord| mib(r.dirty));
     let (most, written) = far(WRITTEN_MB, p.written, &mut dirty);
     rows.push(Row::shape(Kind::Predicted, name("written"), p.written, most, written));
+    // Each of ours beside three of which nothing was seen.
+    let mut seen = synced()
+        .map(|r| mib(r.dirty) * INFLATION)
+        .flat_map(|counted| std::iter::once(counted).chain(std::iter::repeat_n(0.0, SLOTS - 1)));
+    let (most, in_slot) = far(WRITTEN_MB, p.written, &mut seen);
+    // How the histograms are read was chosen by them.
+    rows.push(Row::shape(Kind::Fitted, name(IN_ONE_SLOT), p.written, most, in_slot));
     let (most, limits) = far(LIMIT_MB, p.limits, &mut synced().map(|r| mib(r.limit)));
     let kind = [Kind::Input, Kind::Fitted, Kind::Derived][n.min(2)];
     rows.push(Row::shape(kind, name("limits"), p.limits, most, limits));
