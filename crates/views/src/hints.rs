@@ -154,6 +154,9 @@ fn about(hint: &Hint) -> String {
         Hint::DestroyClones { clones, .. } => {
             format!("use '-R' to destroy them too: {}", clones.join(", "))
         }
+        Hint::Promote(clone) => {
+            format!("it lies in its own clone: `zinc zfs promote {clone}` lets both go")
+        }
         Hint::DestroyYounger(one) => format!("use '-r' to destroy them: '{one}' for one"),
         Hint::Release(tag) => {
             format!("it is held: `zinc zfs release '{tag}' SNAPSHOT` lets it go")

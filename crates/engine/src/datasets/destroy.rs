@@ -248,13 +248,16 @@ struct Order<'a> {
     /// Heads that go anyway, so that being a clone of another does not save them.
     destroyed: HashSet<String>,
     begun: HashSet<String>,
+    /// Heads that go when what is looked at now is gone.
+    open: Vec<String>,
     steps: Vec<Step>,
 }
 
 impl<'a> Order<'a> {
     fn new(dsl: &'a Dsl, recursive: bool, clones: bool) -> Self {
         let (destroyed, begun) = (HashSet::new(), HashSet::new());
-        Self { dsl, recursive, clones, destroyed, begun, steps: Vec::new() }
+        let (open, steps) = (Vec::new(), Vec::new());
+        Self { dsl, recursive, clones, destroyed, begun, open, steps }
     }
 
     /// A head with everything below it and its snapshots. Whether a head that is destroyed alone
@@ -264,6 +267,13 @@ impl<'a> Order<'a> {
         if !self.begun.insert(name.to_owned()) {
             return Ok(());
         }
+        self.open.push(name.to_owned());
+        self.tree_of_open(name)?;
+        self.open.pop();
+        Ok(())
+    }
+
+    fn tree_of_open(&mut self, name: &str) -> Result<()> {
         self.half_received(name);
         if self.recursive {
             let dir = self.dsl.dir_by_name(name)?;
@@ -325,6 +335,12 @@ impl<'a> Order<'a> {
 
     fn clones_of(&mut self, snapshot: &Dataset) -> Result<()> {
         for clone in self.dsl.clones(snapshot)? {
+            if self.open.contains(&clone) {
+                // What the snapshot lies in goes before its own clone: neither can be the first.
+                let why = Refusal::HasClones(vec![clone.clone()]);
+                let error = Error::from(dsl::Error::refused(&snapshot.name, why));
+                return Err(error.with_hint(Hint::Promote(clone)).of(&snapshot.name));
+            }
             if self.clones || self.destroyed.contains(&clone) {
                 self.tree(&clone)?;
             } else {

@@ -90,6 +90,8 @@ pub enum Hint {
         /// There are, or may be, others.
         are_examples: bool,
     },
+    /// Make the snapshot that this clone depends on its own.
+    Promote(String),
     /// Destroy what is younger, such as this snapshot or bookmark.
     DestroyYounger(String),
     /// Release the hold with this tag.
