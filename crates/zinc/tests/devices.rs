@@ -61,11 +61,13 @@ fn a_device_of_the_pool_itself_is_known_wherever_it_is() {
     place.extra("c");
     place.extra("d");
     place.ok("zpool add tank spare c cache d");
+    std::fs::hard_link(place.path().join("a"), place.path().join("again")).unwrap();
     for (command, why) in [
         ("zpool attach tank b c", "c is a spare of this pool"),
         ("zpool attach tank b d", "d is a cache device of this pool"),
         ("zpool online tank c", "device is reserved as a hot spare"),
         ("zpool replace tank b a", "part of active pool 'tank'"),
+        ("zpool attach tank b again", "again is part of active pool 'tank'"),
     ] {
         let message = place.fails(command);
         assert!(message.contains(why) && !message.contains("destroy"), "{command}: {message}");

@@ -380,6 +380,8 @@ impl<'a> Exchange<'a> {
             }
             Some(DeviceRole::Spare(_) | DeviceRole::Distributed(_)) => MemberFault::NewIsSpare,
             Some(DeviceRole::Cache) => MemberFault::NewIsCache,
+            // A device that is in use has not moved: this is another name, or a copy, of it.
+            Some(DeviceRole::Leaf(it)) if is_written(self.pool, it) => MemberFault::NewIsUsed,
             Some(DeviceRole::Leaf(_)) if self.names.find(&seen, new).is_none() => {
                 MemberFault::NewIsMoved
             }
