@@ -182,8 +182,8 @@ pub struct Selection {
 }
 
 /// Without names of owners: they are known by their numbers.
-fn is_never_called(_: SpaceKind, _: u64, _: &str) -> bool {
-    false
+fn no_id(_: SpaceKind, _: &str) -> Option<u64> {
+    None
 }
 
 /// Selects datasets of one pool.
@@ -207,7 +207,7 @@ pub struct Select<'a> {
     since: &'a [String],
     context: PropertyContext,
     mounted: BTreeSet<String>,
-    is_called: &'a dyn Fn(SpaceKind, u64, &str) -> bool,
+    id_of: &'a dyn Fn(SpaceKind, &str) -> Option<u64>,
 }
 
 impl<'a> Select<'a> {
@@ -217,7 +217,7 @@ impl<'a> Select<'a> {
         let altroot = pool.altroot().map(str::to_owned);
         let context = PropertyContext { pool_size: None, altroot };
         let mounted = BTreeSet::new();
-        Self { pool, wanted, since: &[], context, mounted, is_called: &is_never_called }
+        Self { pool, wanted, since: &[], context, mounted, id_of: &no_id }
     }
 
     /// With properties that depend on how many bytes the pool has ([`PoolSpace::usable`]).
@@ -230,14 +230,14 @@ impl<'a> Select<'a> {
     }
 
     /// With these properties beside the ordinary ones: those that are computed on request.
-    /// `is_called` says whether an owner of a kind, by number, has a name.
+    /// `id_of` is the number of an owner of a kind by its name.
     #[must_use]
     pub fn with(
         mut self,
         properties: &'a [String],
-        is_called: &'a dyn Fn(SpaceKind, u64, &str) -> bool,
+        id_of: &'a dyn Fn(SpaceKind, &str) -> Option<u64>,
     ) -> Self {
-        (self.since, self.is_called) = (properties, is_called);
+        (self.since, self.id_of) = (properties, id_of);
         self
     }
 
@@ -349,7 +349,7 @@ impl<'a> Select<'a> {
     ) -> Result<()> {
         let mut properties = datasets.properties(dataset, &self.context)?;
         for name in self.since {
-            let made = match owner_property(datasets, dataset, name, self.is_called) {
+            let made = match owner_property(datasets, dataset, name, self.id_of) {
                 None => datasets.property(dataset, &self.context, name)?,
                 owned => owned,
             };

@@ -142,7 +142,7 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zfs get", &["-H", "-p", "-r", "-d 1", "-o name", "-s local", "-t all", "-j", "--json-int"]),
     ("zfs userspace", SPACE),
     ("zfs groupspace", SPACE),
-    ("zfs projectspace", SPACE),
+    ("zfs projectspace", &["-H", "-p", "-o name", "-s name", "-S name"]),
     ("zfs diff", &["-F", "-H", "-t", "-h"]),
     ("zfs holds", &["-H", "-p", "-r"]),
     ("zfs mount", &["-a", "-f", "-l", "-O", "-v", "-o ro"]),

@@ -196,7 +196,8 @@ fn space_by_owner_is_what_openzfs_counted() {
                 };
                 let mut theirs: Vec<String> = theirs.iter().map(row).collect();
                 let place = ["-d", arg(&case.dir), "--keys", arg(keys.path()), name];
-                let out = zinc(&[&["zfs", verb, "-Hpn"][..], &place].concat()).ok();
+                let how = if verb == "projectspace" { "-Hp" } else { "-Hpn" };
+                let out = zinc(&[&["zfs", verb, how][..], &place].concat()).ok();
                 let mut ours: Vec<&str> = out.lines().collect();
                 ours.sort_unstable();
                 theirs.sort_unstable();

@@ -38,7 +38,7 @@ const FIGURES: [(&str, OwnerFigure); 4] = [
 /// ```
 #[must_use]
 pub fn parse_owner(name: &str) -> Option<(SpaceKind, OwnerFigure, &str)> {
-    let (property, owner) = name.split_once('@').filter(|(_, o)| !o.is_empty())?;
+    let (property, owner) = name.split_once('@')?;
     KINDS.iter().find_map(|(word, kind)| {
         let rest = property.strip_prefix(word)?;
         FIGURES.iter().find(|(w, _)| *w == rest).map(|(_, what)| (*kind, *what, owner))
@@ -57,23 +57,32 @@ pub fn is_default_quota(name: &str) -> bool {
     of_all.is_some_and(is_kind)
 }
 
-/// The property of a file system or a snapshot of one; `None` for what has no owners. `is_called`
-/// says whether an owner of a kind, by number, has a name.
+/// The property of a file system or a snapshot of one; `None` for what has no owners, and for an
+/// owner that is not known. `id_of` is the number of an owner by kind and name. As in OpenZFS, the
+/// empty name is number 0.
 pub fn owner_property(
     dsl: &Dsl,
     dataset: &Dataset,
     name: &str,
-    is_called: &dyn Fn(SpaceKind, u64, &str) -> bool,
+    id_of: &dyn Fn(SpaceKind, &str) -> Option<u64>,
 ) -> Option<Property> {
     let (kind, what, owner) = parse_owner(name)?;
     let fs = Filesystem::open(dsl.objset(dataset).ok()?).ok()?;
     let rows = fs.space(kind).ok()?;
-    let is_owner = |row: &&SpaceRow| match owner.parse::<u64>() {
-        Ok(id) => row.domain.is_none() && row.id == id,
-        Err(_) if row.domain.is_some() => row.id_text() == owner,
-        Err(_) => is_called(kind, row.id, owner),
+    let number = match owner {
+        "" => Some(0),
+        name => id_of(kind, name).or_else(|| name.parse().ok()),
     };
-    let value = rows.iter().find(is_owner).and_then(|row| match what {
+    let is_owner = |row: &&SpaceRow| match &row.domain {
+        None => number == Some(row.id),
+        Some(_) => row.id_text() == owner,
+    };
+    let found = rows.iter().find(is_owner);
+    // One of another domain needs no name here.
+    if found.is_none() && number.is_none() && !owner.starts_with("S-1-") {
+        return None;
+    }
+    let value = found.and_then(|row| match what {
         OwnerFigure::Used => row.used,
         OwnerFigure::Quota => row.quota,
         OwnerFigure::Objects => row.objects,
@@ -135,7 +144,7 @@ mod tests {
             parse_owner("projectobjquota@7"),
             Some((SpaceKind::Project, OwnerFigure::ObjectQuota, "7"))
         );
-        for other in ["userused", "userused@", "written@x", "defaultuserquota", "userobj@0"] {
+        for other in ["userused", "written@x", "defaultuserquota", "userobj@0"] {
             assert_eq!(parse_owner(other), None, "{other}");
         }
     }

@@ -36,12 +36,8 @@ pub fn quota(
         OwnerFigure::ObjectQuota => QuotaKind::Objects,
         OwnerFigure::Used | OwnerFigure::Objects => return Err(NoLimit::Readonly),
     };
-    let known = || match kind {
-        SpaceKind::User => accounts.user_id(owner),
-        SpaceKind::Group => accounts.group_id(owner),
-        SpaceKind::Project => None,
-    };
-    let owner = owner.parse::<u32>().ok().map(u64::from).or_else(known).ok_or(NoLimit::Owner)?;
+    let number = id_of(accounts, kind, owner).or_else(|| owner.parse::<u32>().ok().map(u64::from));
+    let owner = number.ok_or(NoLimit::Owner)?;
     // A reservation is a size, or none, too.
     match parse_value("reservation", value, DatasetKind::Filesystem, false) {
         Ok(StoredValue::Number(value)) => Ok(Some(OwnerQuota { kind, what, owner, value })),
@@ -49,9 +45,13 @@ pub fn quota(
     }
 }
 
-/// Whether an owner, by number, has a name on this machine.
-pub fn is_called(host: &dyn HostInfo, kind: SpaceKind, id: u64, name: &str) -> bool {
-    name_of(host, kind, id) == Some(name)
+/// The number of an owner on this machine, by its name.
+pub fn id_of(accounts: &dyn Accounts, kind: SpaceKind, name: &str) -> Option<u64> {
+    match kind {
+        SpaceKind::User => accounts.user_id(name),
+        SpaceKind::Group => accounts.group_id(name),
+        SpaceKind::Project => None,
+    }
 }
 
 /// The value for people; `None` when `name` is another property.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitCode;
-use views::datasets::owners::is_called;
+use views::datasets::owners::id_of;
 
 /// Collects what is selected; what cannot be read is a failure beside it.
 #[derive(Default, Serialize, Deserialize)]
@@ -34,12 +34,12 @@ pub fn select(
     since: &[String],
 ) -> Result<Option<Selection>, Failure> {
     let mut out = Selection::default();
-    let is_called = |kind: SpaceKind, id: u64, name: &str| is_called(session, kind, id, name);
+    let id_of = |kind: SpaceKind, name: &str| id_of(session, kind, name);
     if let Some(client) = session.client().filter(|client| client.is_part) {
         let pool = pools.args().look_at(session, &client.pool)?;
         let mounted = mounted_of(session, pool.guid());
         let datasets = Select::new(&pool, wanted).in_size(pool.space().usable()).mounted(mounted);
-        let datasets = datasets.with(since, &is_called);
+        let datasets = datasets.with(since, &id_of);
         if names.is_empty() {
             out.add(&datasets, pool.name());
         }
@@ -58,7 +58,7 @@ pub fn select(
         let size = *sizes.entry(pool.guid()).or_insert_with(|| pool.space().usable());
         let mounted = mounted_of(session, pool.guid());
         let datasets = Select::new(pool, wanted).in_size(size).mounted(mounted);
-        out.add(&datasets.with(since, &is_called), name);
+        out.add(&datasets.with(since, &id_of), name);
     };
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|server| server.guid).collect();

@@ -1,5 +1,6 @@
 //! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by owner.
 
+use super::select::named_by_path;
 use crate::args::{JsonArgs, PoolArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -49,8 +50,8 @@ pub struct Args {
     output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
-    /// A file system or snapshot
-    #[arg(value_name = "FILESYSTEM|SNAPSHOT")]
+    /// A file system or snapshot, or a path in a mounted one
+    #[arg(value_name = "FILESYSTEM|SNAPSHOT|PATH")]
     dataset: String,
 }
 
@@ -82,11 +83,18 @@ impl Verb for SpaceVerb {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Self(kind, args) = *self;
+        let others = [('n', args.numeric), ('i', args.translate), ('t', args.types.is_some())];
+        let wrong = others.iter().find(|(_, given)| *given && kind == SpaceKind::Project);
+        if let Some((option, _)) = wrong {
+            return Err(Failure::usage(format!("invalid option '{option}': projects are numbers")));
+        }
         let mut pools = Pools::new(args.pool.clone());
-        let pool = pools.of(session, &args.dataset)?;
+        let named = named_by_path(session, &pools, std::slice::from_ref(&args.dataset))?;
+        let name = named.first().unwrap_or(&args.dataset);
+        let pool = pools.of(session, name)?;
         let dataset = {
             let dsl = pool.datasets();
-            dsl.by_name(&args.dataset)?
+            dsl.by_name(name)?
         };
         let fs = Sets::new(session, pool, &args.pool.open).filesystem(&dataset)?;
         let mut rows = fs.space(kind)?;
@@ -101,7 +109,7 @@ impl Verb for SpaceVerb {
         };
         rows.sort_by(|a, b| owners.compare((&args.ascending, &args.descending), a, b));
         if args.output.json {
-            ui::json(session, &owners.json(&args.dataset, &rows, args.output.json_int));
+            ui::json(session, &owners.json(name, &rows, args.output.json_int));
             return Ok(ExitCode::SUCCESS);
         }
         let all = || FIELDS.iter().map(|(_, f)| *f).collect();
