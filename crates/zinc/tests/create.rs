@@ -81,6 +81,17 @@ fn a_new_file_system_has_the_limits_of_owners_that_were_given() {
     }
     place.fails("zfs create -V 8M -o userquota@1000=1M tank/b");
     assert_eq!(place.ok("zfs list -Hro name tank"), "tank\ntank/a\n");
+    // An owner without a name here has a number or no figures; the empty name is number 0.
+    let figures = "userused@no-such-user,userquota@no-such-user,userused@54321,groupused@";
+    let shown = place.ok(&format!("zfs get -Hpo property,value,source {figures} tank/a"));
+    let root = place.ok("zfs get -Hpo value groupused@0 tank/a");
+    let lines = ["userused@no-such-user\t-\t-", "userquota@no-such-user\t-\t-"];
+    let lines = [&lines[..], &["userused@54321\t0\tlocal"]].concat().join("\n");
+    assert_eq!(shown, format!("{lines}\ngroupused@\t{}\tlocal\n", root.trim()));
+    assert_ne!(root, "0\n");
+    assert_eq!(place.ok("zfs list -Ho userused@no-such-user tank/a"), "-\n");
+    let message = place.fails("zfs projectspace -i tank/a");
+    assert!(message.contains("invalid option 'i'"), "{message}");
     place.ok("zfs snapshot tank/a@s");
     place.ok("zfs clone -o userquota@1000=2M -o atime=on tank/a@s tank/b");
     assert_eq!(place.ok(&format!("zfs get -Hpo value {values} tank/b")), "2097152\n20\non\n");
@@ -88,6 +99,28 @@ fn a_new_file_system_has_the_limits_of_owners_that_were_given() {
     place.extra("b");
     place.ok("zpool create -O userquota@1000=3M -O atime=off other b");
     assert_eq!(place.ok("zfs get -Hpo value userquota@1000,atime other"), "3145728\noff\n");
+}
+
+/// A snapshot that lies in its own clone: neither can go first, and -R is no way out.
+#[test]
+fn a_clone_of_a_snapshot_in_itself_is_not_destroyed_by_halves() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/x");
+    place.ok("zfs create tank/x/y");
+    place.ok("zfs snapshot tank/x@s");
+    place.ok("zfs clone tank/x@s tank/c");
+    place.ok("zfs create tank/c/first");
+    place.ok("zfs rename tank/x tank/c/x");
+    let message = place.fails("zfs destroy -R tank/c");
+    let words = ["cannot destroy 'tank/c/x@s'", "zfs promote tank/c"];
+    assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    assert!(!message.contains("-R"), "{message}");
+    let all = "tank\ntank/c\ntank/c/first\ntank/c/x\ntank/c/x/y\n";
+    assert_eq!(place.ok("zfs list -Hro name tank"), all);
+    place.ok("zfs promote tank/c");
+    place.ok("zfs destroy -R tank/c");
+    assert_eq!(place.ok("zfs list -Hro name tank"), "tank\n");
 }
 
 #[test]
@@ -102,6 +135,40 @@ fn names_that_are_normalized_are_text() {
     assert_eq!(place.ok("zfs get -Ho value utf8only,normalization tank/a/b"), "off\nnone\n");
 }
 
+/// Where the list of known pools cannot be written, pools are looked at and changed as ever. What
+/// would change the list says that it cannot, also when a server does it.
+#[testkit::needs("mount")]
+#[test]
+fn a_list_that_cannot_be_written_is_named() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool create other b");
+    let folder = state(place.path());
+    let mount = |words: &[&str]| {
+        let status = Command::new("mount").args(words).arg(&folder).status().unwrap();
+        assert!(status.success());
+    };
+    mount(&["--bind", folder.to_str().unwrap()]);
+    mount(&["-o", "remount,bind,ro"]);
+    for command in ["zpool list", "zpool status", "zfs list", "ls tank:/", "zfs snapshot tank@s"] {
+        place.ok(command);
+    }
+    let failed = |output: std::process::Output| {
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("Read-only file system"), "{message}");
+        message
+    };
+    failed(place.command_here("zpool create third c").output().unwrap());
+    let message = failed(place.command_here("zpool export other").output().unwrap());
+    assert!(message.contains("'other' is still in the list of known pools"), "{message}");
+    let mut server = place.serve("tank");
+    let message = failed(place.command_here("zpool export tank").output().unwrap());
+    assert!(message.contains("'tank' is still in the list of known pools"), "{message}");
+    server.wait().unwrap();
+    assert!(Command::new("umount").arg(&folder).status().unwrap().success());
+}
+
+#[testkit::needs("mount")]
 #[test]
 fn a_pool_that_cannot_be_remembered_is_not_made() {
     let place = place_with_data();

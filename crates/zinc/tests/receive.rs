@@ -9,6 +9,7 @@ mod support;
 use engine::ResumeToken;
 use engine::inside::ondisk::stream::{Begin, End};
 use engine::streams::{Body, Reader};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -406,6 +407,28 @@ fn a_stream_that_was_cut_goes_on() {
     says(&third[..third.len() - 16], "resume token is corrupt");
     place.ok("zfs destroy tank/home@tuesday");
     says(&third, "'tank/home@tuesday' used in the initial send no longer exists");
+}
+
+/// By Ctrl-C, while what sends goes on: the server ends it too, and keeps nothing of it.
+#[test]
+fn a_receive_that_is_interrupted_leaves_nothing_in_a_served_pool() {
+    let place = two_pools();
+    let full = sent(&place, "tank/home@monday");
+    let mut server = place.serve("other");
+    let mut child = place.command_here("zfs receive other/copy").spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&full[..full.len() / 2]).unwrap();
+    let names = || place.ok_here("zfs list -Hro name other");
+    support::place::until("it began", || names().contains("other/copy"));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait().unwrap();
+    support::place::until("it ended", || names() == "other\n");
+    assert_eq!(taken(&place, "zfs receive other/copy", &full), "");
+    drop(stdin);
+    place.ok_here("zpool export other");
+    server.wait().unwrap();
+    place.ok("zpool import -d . other");
+    place.ok("check other");
 }
 
 /// The rest of a stream has no properties, and the dataset gets them all the same.

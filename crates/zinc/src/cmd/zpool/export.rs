@@ -87,6 +87,10 @@ fn end_served(
     let invocation = live::invocation(session);
     let params = json!({ "command": invocation.command, "force": force, "destroy": destroy });
     let answer = server.call("export", params)?;
+    if answer["listed"] == true {
+        // The server could not have it forgotten. Neither can this process, but it can say so.
+        known::pools(session).forget(server.guid);
+    }
     if let Some(why) = answer["lost"].as_str() {
         let text = format!(
             "warning: '{}' was closed, and its server has ended: data that only lost devices had \
