@@ -1,8 +1,8 @@
 //! The kernel's requests: each is answered here, and done by the method of the same subject in
 //! `names.rs`, `content.rs`, `listing.rs` and `xattrs.rs`.
 //!
-//! Requests that may wait for long, changes and the content of files, are carried out where they
-//! hold up nothing else (`workers.rs`), and a process that is to end does not wait for them
+//! They are carried out where they hold up nothing else (`workers.rs`), and a process that is to
+//! end does not wait for those that may take long, changes and the content of files
 //! (`requests.rs`).
 
 use crate::errno::{FuseResult, OrErrno as _};
@@ -26,6 +26,8 @@ use std::time::SystemTime;
 
 /// Bytes of one request to read or write, at most.
 const TRANSFER_MAX: u32 = 1 << 20;
+/// Bytes that are not written as fast as a name.
+const WRITE_MIN: usize = 32 << 10;
 /// Requests that the kernel makes ahead of programs, at most.
 const BACKGROUND_MAX: u16 = 64;
 /// The capabilities that are requested of the kernel.
@@ -96,13 +98,20 @@ impl Front {
 
 impl Server {
     /// Answers for a file system, with this many threads that read requests.
-    ///
-    /// # Errors
-    /// A thread cannot be started.
-    pub(crate) fn new(front: Front, threads: usize) -> std::io::Result<Self> {
-        let requests = Requests::default();
-        requests.watch()?;
-        Ok(Self { front: Arc::new(front), workers: Workers::new(threads), requests })
+    pub(crate) fn new(front: Front, threads: usize) -> Self {
+        let (workers, requests) = (Workers::new(threads), Requests::default());
+        Self { front: Arc::new(front), workers, requests }
+    }
+
+    /// Carries out a request that looks at names and attributes.
+    fn look(&self, job: impl FnOnce(&Front) + Send + 'static) {
+        match self.workers.try_inline() {
+            Some(_permit) => job(&self.front),
+            None => {
+                let front = Arc::clone(&self.front);
+                self.workers.hand_over(Class::Name, move || job(&front));
+            }
+        }
     }
 
     /// Carries out a request that may wait for long, and answers it.
@@ -121,11 +130,11 @@ impl Server {
                 answer.give(|reply| tell(front, reply, done));
             }
         };
-        match self.workers.try_inline(class) {
+        match self.workers.try_inline() {
             Some(_permit) => run(&self.front),
             None => {
                 let front = Arc::clone(&self.front);
-                self.workers.hand_over(move || run(&front));
+                self.workers.hand_over(class, move || run(&front));
             }
         }
     }
@@ -161,10 +170,10 @@ fn answer(reply: ReplyEmpty, done: FuseResult<()>) {
 impl fuser::Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let can = config.capabilities();
-        if self.front.options.posix_acls {
-            let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
-            let done = config.add_capabilities(lists);
-            done.map_err(|_| std::io::Error::from(std::io::ErrorKind::Unsupported))?;
+        // Also where there are none: the property that decides about them can change at any time.
+        let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+        if config.add_capabilities(lists).is_err() && self.front.is_on(|o| o.posix_acls) {
+            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
         // Capabilities that the kernel lacks are not used.
         let _ = config.add_capabilities(WANTED & can);
@@ -179,11 +188,12 @@ impl fuser::Filesystem for Server {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.front.answer_entry(reply, self.front.look_up(parent, name.as_bytes()));
+        let name = name.to_owned();
+        self.look(move |front| front.answer_entry(reply, front.look_up(parent, name.as_bytes())));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.front.answer_attr(reply, self.front.look(ino));
+        self.look(move |front| front.answer_attr(reply, front.look(ino)));
     }
 
     fn setattr(
@@ -214,10 +224,10 @@ impl fuser::Filesystem for Server {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.front.node(ino).and_then(|node| node.read_link().or_errno()) {
+        self.look(move |front| match front.node(ino).and_then(|n| n.read_link().or_errno()) {
             Ok(target) => reply.data(&target),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn mknod(
@@ -307,12 +317,12 @@ impl fuser::Filesystem for Server {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.front.open_file(ino, flags) {
+        self.look(move |front| match front.open_file(ino, flags) {
             // The kernel's cached pages of a file are valid as long as its time and size are the
             // same.
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn create(
@@ -381,13 +391,14 @@ impl fuser::Filesystem for Server {
             Err(e) => reply.error(e),
         };
         let answer = self.requests.begin(request.pid(), reply);
-        if let Some(_permit) = self.workers.try_inline(Class::Change) {
+        if let Some(_permit) = self.workers.try_inline() {
             let done = self.front.write_file(ino, offset, data, how, flags);
             return answer.give(|reply| tell(reply, done));
         }
         // Another thread needs bytes of its own: these are the next request's.
         let (data, front) = (data.to_vec(), Arc::clone(&self.front));
-        self.workers.hand_over(move || {
+        let class = if data.len() < WRITE_MIN { Class::Change } else { Class::Write };
+        self.workers.hand_over(class, move || {
             if answer.is_wanted() {
                 let done = front.write_file(ino, offset, &data, how, flags);
                 answer.give(|reply| tell(reply, done));
@@ -413,9 +424,9 @@ impl fuser::Filesystem for Server {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
         let Some(handle) = self.front.handles.remove(handle) else { return };
-        match self.workers.try_inline(Class::Change) {
+        match self.workers.try_inline() {
             Some(_permit) => drop(handle),
-            None => self.workers.hand_over(move || drop(handle)),
+            None => self.workers.hand_over(Class::Change, move || drop(handle)),
         }
     }
 
@@ -424,10 +435,10 @@ impl fuser::Filesystem for Server {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.front.open_dir(ino) {
+        self.look(move |front| match front.open_dir(ino) {
             Ok(handle) => reply.opened(handle, FopenFlags::empty()),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn readdir(
@@ -438,10 +449,10 @@ impl fuser::Filesystem for Server {
         place: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.front.list(ino, handle, place, &mut reply) {
+        self.look(move |front| match front.list(ino, handle, place, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn readdirplus(
@@ -452,10 +463,10 @@ impl fuser::Filesystem for Server {
         place: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.front.list(ino, handle, place, &mut reply) {
+        self.look(move |front| match front.list(ino, handle, place, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
-        }
+        });
     }
 
     fn releasedir(
@@ -476,7 +487,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.front.answer_statfs(ino, reply);
+        self.look(move |front| front.answer_statfs(ino, reply));
     }
 
     fn setxattr(
@@ -496,11 +507,12 @@ impl fuser::Filesystem for Server {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, self.front.xattr(ino, name.as_bytes()));
+        let name = name.to_owned();
+        self.look(move |front| answer_xattr(reply, size, front.xattr(ino, name.as_bytes())));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, self.front.xattr_names(ino));
+        self.look(move |front| answer_xattr(reply, size, front.xattr_names(ino)));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -550,10 +562,10 @@ impl fuser::Filesystem for Server {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.front.seek(ino, offset, whence) {
+        self.look(move |front| match front.seek(ino, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(e) => reply.error(e),
-        }
+        });
     }
 }
 
@@ -583,11 +595,11 @@ impl Server {
         let waiting = self.requests.begin(request.pid(), reply);
         let done = reply_when_done(waiting);
         // Some promises are kept by the thread that asks.
-        match self.workers.try_inline(Class::Change) {
+        match self.workers.try_inline() {
             Some(_permit) => front.fs.sync_then(Some(file), done),
             None => {
                 let fs = front.fs.clone();
-                self.workers.hand_over(move || fs.sync_then(Some(file), done));
+                self.workers.hand_over(Class::Change, move || fs.sync_then(Some(file), done));
             }
         }
     }

@@ -3,10 +3,10 @@
 //! # Theory
 //!
 //! A program's call goes to the kernel, which asks here for what it does not remember, and the
-//! answer goes back the same way. Several threads wait for requests; each is done by the thread
-//! that got it, but for `fsync`, which keeps no thread (`front.rs`), and for what would leave too
-//! few of them for others (`workers.rs`): a pool that is suspended, or a device that hangs, holds
-//! up only what needs it.
+//! answer goes back the same way. Two threads wait for requests; each is done by the thread that
+//! got it, but for `fsync`, which keeps no thread (`front.rs`), and for what would leave none to
+//! wait for others (`workers.rs`): a pool that is suspended, or a device that hangs, holds up only
+//! what needs it.
 //!
 //! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
 //! A number that is used again comes with another generation, the txg in which the file was made.
@@ -89,7 +89,7 @@ pub struct Options {
     pub posix_acls: bool,
     /// Over a directory that has something in it.
     pub overlay: bool,
-    /// Threads that answer requests.
+    /// Threads that read requests; others are there when there is something for them to do.
     pub threads: usize,
 }
 
@@ -104,8 +104,15 @@ impl Default for Options {
             xattrs: true,
             posix_acls: false,
             overlay: false,
-            threads: 4,
+            threads: 2,
         }
+    }
+}
+
+impl Options {
+    /// Whether access lists count: they are kept as attributes.
+    fn has_lists(&self) -> bool {
+        self.xattrs && self.posix_acls
     }
 }
 

@@ -18,12 +18,12 @@
 //! too.
 
 use crate::front::Server;
-use crate::served::Front;
+use crate::served::{Front, SharedOptions};
 use crate::system::{Listed, MountHolder};
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +88,8 @@ struct State {
 struct Entry {
     number: u64,
     mounted: Mounted,
+    /// The options by which requests are answered.
+    options: SharedOptions,
     /// The system's number of the connection; none if it was removed before it could be read.
     connection: Option<u32>,
 }
@@ -117,31 +119,42 @@ impl Mounts {
         there.map(|entry| entry.mounted.clone()).collect()
     }
 
+    /// The one of a dataset or snapshot that was made last.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Option<Mounted> {
+        let is_its = |entry: &&Entry| entry.mounted.name == name;
+        // The system's list is long where there are many: it is not read for nothing.
+        self.0.state.lock().all.iter().find(is_its)?;
+        let listed = system::listed();
+        let state = self.0.state.lock();
+        let found = state.all.iter().filter(is_its).rfind(|entry| entry.is_in(&listed))?;
+        Some(found.mounted.clone())
+    }
+
     /// Whether nothing is answered for: nothing is mounted, and nothing lingers.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.0.state.lock().all.is_empty()
     }
 
-    /// Mounts a file system at a directory. A dead mount there is removed.
+    /// Mounts a file system at a directory.
     ///
     /// # Errors
     /// It is not a directory, or is not empty; the system refuses.
     pub fn mount(&self, what: MountSpec, dir: &Path, options: &Options) -> Result<PathBuf, Error> {
-        system::clear_dead(dir)?;
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;
         check_point(&dir, options.overlay)?;
         let device = system::mount(&what.name, &dir, options)?;
-        let there = system::listed().into_iter().rfind(|one| one.dir == dir);
-        let connection = there.map(|one| one.connection);
-        let front = Front::new(what.fs, what.space, what.snapshots, options.clone());
+        let connection = system::connection_at(&dir);
+        let shared = SharedOptions::new(RwLock::new(options.clone()));
+        let front = Front::new(what.fs, what.space, what.snapshots, Arc::clone(&shared));
         let mut config = Config::default();
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let mounted = Mounted { name: what.name, dir: dir.clone(), options: options.clone() };
-        let begun = Server::new(front, options.threads.max(1))
-            .and_then(|server| Session::from_fd(server, device, SessionACL::All, config))
-            .and_then(|session| self.answer(session, mounted, connection));
+        let server = Server::new(front, options.threads.max(1));
+        let begun = Session::from_fd(server, device, SessionACL::All, config)
+            .and_then(|session| self.answer(session, (mounted, shared), connection));
         begun.map_err(|e| {
             // A mount without a process that answers does not stay.
             let _ = system::unmount(&dir, true);
@@ -154,14 +167,14 @@ impl Mounts {
     fn answer(
         &self,
         session: Session<Server>,
-        mounted: Mounted,
+        (mounted, options): (Mounted, SharedOptions),
         connection: Option<u32>,
     ) -> std::io::Result<()> {
         let number = {
             let mut state = self.0.state.lock();
             state.next += 1;
             let number = state.next;
-            state.all.push(Entry { number, mounted, connection });
+            state.all.push(Entry { number, mounted, options, connection });
             number
         };
         let shared = Arc::clone(&self.0);
@@ -240,8 +253,7 @@ impl Mounts {
         }
     }
 
-    /// Gives the mount at a directory other options, while programs use it: whether it can be
-    /// changed, set-id bits, devices, execution, access times. The others stay.
+    /// Gives the mount at a directory other options, while programs use it.
     ///
     /// # Errors
     /// There is none of this process; a program has a file open to write while it shall be
@@ -251,11 +263,12 @@ impl Mounts {
         let mut state = self.0.state.lock();
         let mut there = state.all.iter_mut().rev().filter(|entry| entry.is_in(&listed));
         let found = there.find(|entry| entry.mounted.dir == dir);
-        let mounted = &mut found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?.mounted;
-        system::remount(dir, options)?;
-        let overlay = mounted.options.overlay;
-        let Options { xattrs, posix_acls, threads, .. } = mounted.options;
-        mounted.options = Options { overlay, xattrs, posix_acls, threads, ..options.clone() };
+        let entry = found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
+        let Options { overlay, threads, .. } = entry.mounted.options;
+        let options = Options { overlay, threads, ..options.clone() };
+        system::remount(dir, &entry.mounted.options, &options)?;
+        entry.options.write().clone_from(&options);
+        entry.mounted.options = options;
         Ok(())
     }
 

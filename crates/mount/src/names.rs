@@ -1,5 +1,6 @@
 //! Names, and the attributes of files.
 
+use crate::Options;
 use crate::acl;
 use crate::attrs::{self, now, time, without_set_ids};
 use crate::errno::{FuseResult, OrErrno as _};
@@ -121,8 +122,8 @@ impl Front {
         EntryReply { attr, generation: Generation(0), ttl }
     }
 
-    /// Makes a file. The kernel has taken the umask off the mode, unless directories hand access
-    /// lists down.
+    /// Makes a file. The kernel leaves it to the file system to take the umask off the mode: it
+    /// does not count where a directory hands access lists down.
     pub(crate) fn make(
         &self,
         caller: Caller,
@@ -137,12 +138,11 @@ impl Front {
             ..NewFile::new(kind, mode & 0o7777, now())
         };
         let dir = self.object(parent)?;
-        if self.options.posix_acls && !matches!(new.kind, NewKind::Symlink(_)) {
-            if let Some(default) = self.list_of(dir, acl::DEFAULT)? {
-                return self.make_with_list(dir, name.as_bytes(), new, &default);
-            }
-            new.mode &= !umask;
+        let gets_list = !matches!(new.kind, NewKind::Symlink(_)) && self.is_on(Options::has_lists);
+        if gets_list && let Some(default) = self.list_of(dir, acl::DEFAULT)? {
+            return self.make_with_list(dir, name.as_bytes(), new, &default);
         }
+        new.mode &= !umask;
         self.fs.create(dir, name.as_bytes(), &new).or_errno()
     }
 
@@ -183,7 +183,7 @@ impl Front {
 
     /// Updates the list of a file to correspond to its mode.
     fn follow_mode(&self, file: u64, mode: u32) -> FuseResult<()> {
-        if !self.options.posix_acls {
+        if !self.is_on(Options::has_lists) {
             return Ok(());
         }
         let Some(list) = self.list_of(file, acl::ACCESS)? else { return Ok(()) };
@@ -282,9 +282,10 @@ impl Front {
         Ok(self.handles.add_dir(held))
     }
 
-    /// Notes that a file was read, as far as its dataset wants that.
+    /// Notes that a file was read, as far as its mount and its dataset want that.
     pub(crate) fn note_read(&self, ino: INodeNo, node: &Node) {
-        if !self.options.read_only && matches!(self.of(ino), InodeTarget::Live(_)) {
+        let is_noted = self.is_on(|options| options.atime && !options.read_only);
+        if is_noted && matches!(self.of(ino), InodeTarget::Live(_)) {
             let now: Time = now();
             // A read is a read also when that cannot be noted.
             let _ = self.fs.touch_atime(node, now);

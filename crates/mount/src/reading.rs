@@ -10,7 +10,7 @@
 //! | `mounts` | | the directories |
 //! | `mount` | `name`, `dir`, `overlay`, `options`; without `name` all that the properties say |
 //! what was mounted |
-//! | `unmount` | `dir`, `force` | nothing; the mount is gone |
+//! | `unmount` | `dirs`, `force` | nothing; the mounts are gone, or all are still there |
 //! | `export` | `force` | nothing; all mounts are gone, and the process ends |
 
 use crate::datasets::{DatasetError, MountRequest, all_wanted, mount, shown};
@@ -191,9 +191,32 @@ impl Reader {
     }
 
     fn unmount(&self, request: &Request) -> Result<Value, Refusal> {
-        let dir = PathBuf::from(request.word("dir")?);
-        let done = self.mounts.unmount(&dir, mode(request));
-        done.map(|()| Value::Null).map_err(|e| self.unmount_refusal(&dir, e))
+        let dirs = request.words("dirs")?.into_iter().map(PathBuf::from).collect::<Vec<_>>();
+        let meant = self.mounts.all().into_iter().filter(|one| dirs.contains(&one.dir));
+        let meant: Vec<_> = meant.collect();
+        match dirs.first().filter(|_| meant.is_empty()) {
+            Some(dir) => Err(self.unmount_refusal(dir, crate::Error::NotMounted(dir.clone()))),
+            None => self.take_away(meant, |_| false, mode(request)).map(|()| Value::Null),
+        }
+    }
+
+    /// Unmounts these, the last first. When one stays, or lingers that `must_end`, all come back.
+    fn take_away(
+        &self,
+        meant: Vec<Mounted>,
+        must_end: impl Fn(&str) -> bool,
+        how: UnmountMode,
+    ) -> Result<(), Refusal> {
+        let mut taken = Vec::new();
+        let done = meant.into_iter().rev().try_for_each(|one| {
+            let done = self.mounts.unmount(&one.dir, how).map_err(|e| (one.dir.clone(), e));
+            done.map(|()| taken.push(one))
+        });
+        let done = done.and_then(|()| self.mounts.end_lingering(must_end, how));
+        done.map_err(|(dir, e)| {
+            self.put_back(taken);
+            self.unmount_refusal(&dir, e)
+        })
     }
 
     fn unmount_refusal(&self, dir: &Path, e: crate::Error) -> Refusal {
@@ -203,16 +226,7 @@ impl Reader {
     /// Unmounts everything. When something stays, all does.
     fn export(&self, request: &Request) -> Result<Value, Refusal> {
         let mut state = self.state.lock();
-        let (how, mut taken) = (mode(request), Vec::new());
-        let done = self.mounts.all().into_iter().rev().try_for_each(|one| {
-            let done = self.mounts.unmount(&one.dir, how).map_err(|e| (one.dir.clone(), e));
-            done.map(|()| taken.push(one))
-        });
-        let done = done.and_then(|()| self.mounts.end_lingering(|_| true, how));
-        done.map_err(|(dir, e)| {
-            self.put_back(taken);
-            self.unmount_refusal(&dir, e)
-        })?;
+        self.take_away(self.mounts.all(), |_| true, mode(request))?;
         self.end(&mut state, State::Exported);
         Ok(Value::Null)
     }

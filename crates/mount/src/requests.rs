@@ -10,7 +10,7 @@
 //! as after any death in the middle of a call. A process that outlives its signals never sees the
 //! error, and so no program has to know of it.
 //!
-//! The thread sleeps on a condition while nothing is under way.
+//! The thread is started by the first request, and ends when none has been under way for [`IDLE`].
 
 use fuser::Errno;
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How old a request is before its process is looked at, and how often that is done.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the thread that looks stays when nothing is under way.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// A reply to the kernel that can be an error.
 pub(crate) trait ErrorReply: Send + 'static {
@@ -36,19 +39,7 @@ macro_rules! refuse {
     )*};
 }
 
-refuse!(
-    ReplyAttr,
-    ReplyCreate,
-    ReplyData,
-    ReplyEmpty,
-    ReplyEntry,
-    ReplyIoctl,
-    ReplyLseek,
-    ReplyOpen,
-    ReplyStatfs,
-    ReplyWrite,
-    ReplyXattr
-);
+refuse!(ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyWrite);
 
 /// A reply that waits for its answer.
 trait Pending: Send + Sync {
@@ -80,7 +71,9 @@ struct Shared {
 struct State {
     next: u64,
     under_way: HashMap<u64, InFlight>,
-    /// The thread that looks sleeps until something is under way.
+    /// There is a thread that looks.
+    is_watched: bool,
+    /// It sleeps until something is under way.
     sleeps: bool,
     over: bool,
 }
@@ -121,16 +114,6 @@ impl<R: ErrorReply> Drop for Answer<R> {
 }
 
 impl Requests {
-    /// Starts the thread that looks. It ends with [`Self::end`].
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(crate) fn watch(&self) -> std::io::Result<()> {
-        let shared = Arc::clone(&self.0);
-        let look = move || shared.look();
-        std::thread::Builder::new().name("mount-signals".to_owned()).spawn(look).map(drop)
-    }
-
     /// No request comes any more.
     pub(crate) fn end(&self) {
         self.0.state.lock().over = true;
@@ -149,6 +132,13 @@ impl Requests {
         if std::mem::take(&mut state.sleeps) {
             self.0.changed.notify_all();
         }
+        if !state.is_watched {
+            let shared = Arc::clone(&self.0);
+            let look = move || shared.look();
+            let named = std::thread::Builder::new().name("mount-signals".to_owned());
+            // Without it a process that is killed waits for its answer, and the next request tries.
+            state.is_watched = named.spawn(look).is_ok();
+        }
         Answer { reply, number, requests: self.clone() }
     }
 }
@@ -159,7 +149,10 @@ impl Shared {
         while !state.over {
             if state.under_way.is_empty() {
                 state.sleeps = true;
-                self.changed.wait(&mut state);
+                let waited = self.changed.wait_for(&mut state, IDLE);
+                if waited.timed_out() && state.under_way.is_empty() {
+                    break;
+                }
                 continue;
             }
             let _ = self.changed.wait_for(&mut state, LOOK);
@@ -171,6 +164,7 @@ impl Shared {
                 killed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
             });
         }
+        (state.sleeps, state.is_watched) = (false, false);
     }
 }
 
@@ -240,7 +234,6 @@ mod tests {
     fn a_request_of_a_process_that_ends_is_answered() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let requests = Requests::default();
-        requests.watch().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let answer = requests.begin(child.id(), Reply(sender.clone()));
         let other = requests.begin(std::process::id(), Reply(sender));

@@ -7,16 +7,21 @@ use crate::snapshots::{InodeTarget, Snapshots};
 use crate::{Options, SpaceFn};
 use engine::{Filesystem, Node};
 use fuser::{Errno, FileAttr, Generation, INodeNo, Request};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The number by which the kernel knows the root directory.
 const ROOT: u64 = 1;
 
+/// The options of a mount, which can change while programs use it.
+pub(crate) type SharedOptions = Arc<RwLock<Options>>;
+
 /// A file system as the kernel sees it.
 pub(crate) struct Front {
     pub(crate) fs: Filesystem,
     pub(crate) handles: Handles,
-    pub(crate) options: Options,
+    options: SharedOptions,
     /// The entries of `.zfs/snapshot`; none if the mount is of a snapshot itself.
     pub(crate) snapshots: Option<Snapshots>,
     pub(crate) space: SpaceFn,
@@ -50,12 +55,17 @@ impl Front {
         fs: Filesystem,
         space: SpaceFn,
         snapshots: Option<Snapshots>,
-        options: Options,
+        options: SharedOptions,
     ) -> Self {
         /// Names and attributes of what can change, and of what cannot.
         const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
         let ttl = TTLS[usize::from(!fs.is_live())];
         Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
+    }
+
+    /// Whether the options say so now.
+    pub(crate) fn is_on(&self, which: impl FnOnce(&Options) -> bool) -> bool {
+        which(&self.options.read())
     }
 
     /// Where what the kernel calls by this number is.

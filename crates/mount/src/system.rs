@@ -76,17 +76,31 @@ fn listed_in(line: &[u8]) -> Option<Listed> {
 /// Where something is mounted in the mount that is seen at `dir`, of zinc or not.
 #[must_use]
 pub fn mounted_in(dir: &Path) -> Vec<PathBuf> {
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts: Vec<(&[u8], &[u8], PathBuf)> = text
-        .split(|b| *b == b'\n')
-        .filter_map(|line| {
+    MountTree::read().within(dir).map(Path::to_owned).collect()
+}
+
+/// All mounts that the system has at a moment, by what they lie in.
+pub(crate) struct MountTree(Vec<(u64, u64, PathBuf)>);
+
+impl MountTree {
+    pub(crate) fn read() -> Self {
+        let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let one = |line: &[u8]| {
             let mut words = line.split(|b| *b == b' ');
-            let (number, parent) = (words.next()?, words.next()?);
+            let mut number =
+                || -> Option<u64> { std::str::from_utf8(words.next()?).ok()?.parse().ok() };
+            let (number, parent) = (number()?, number()?);
             Some((number, parent, PathBuf::from(OsString::from_vec(plain(words.nth(2)?)))))
-        })
-        .collect();
-    let Some((number, ..)) = mounts.iter().rfind(|(.., at)| at == dir) else { return Vec::new() };
-    mounts.iter().filter(|(_, parent, _)| parent == number).map(|(.., at)| at.clone()).collect()
+        };
+        Self(text.split(|b| *b == b'\n').filter_map(one).collect())
+    }
+
+    /// Where something is mounted in the mount that is seen at `dir`.
+    pub(crate) fn within<'t>(&'t self, dir: &Path) -> impl Iterator<Item = &'t Path> {
+        let outer = self.0.iter().rfind(|(.., at)| at == dir).map(|(number, ..)| *number);
+        let inner = self.0.iter().filter(move |(_, parent, _)| Some(*parent) == outer);
+        inner.map(|(.., at)| at.as_path())
+    }
 }
 
 /// A mount that was found by a name, behind those that go with it, the innermost first: of file
@@ -195,6 +209,15 @@ fn plain(word: &[u8]) -> Vec<u8> {
 /// once; one that does not answer in this time has a process that is stopped or stuck.
 const ANSWER: Duration = Duration::from_secs(2);
 
+/// The number of the connection of what was just mounted at `dir`. Its process is not asked: it
+/// does not answer yet.
+pub(crate) fn connection_at(dir: &Path) -> Option<u32> {
+    let flags = rustix::fs::AtFlags::STATX_DONT_SYNC;
+    let wanted = rustix::fs::StatxFlags::empty();
+    let seen = rustix::fs::statx(rustix::fs::CWD, dir, flags, wanted).ok()?;
+    (seen.stx_dev_major == 0).then_some(seen.stx_dev_minor)
+}
+
 /// Whether the process that served what is mounted at `dir` is gone.
 #[must_use]
 pub fn is_dead(dir: &Path) -> bool {
@@ -231,7 +254,9 @@ fn dead_root(dir: &Path) -> Option<Result<OwnedFd, Errno>> {
 /// The system refuses.
 pub fn clear_dead(dir: &Path) -> Result<(), Error> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let mut outer: Vec<&Path> = dir.ancestors().collect();
+    let mounted = listed();
+    let is_mounted = |at: &&Path| mounted.iter().any(|one| one.dir == *at);
+    let mut outer: Vec<&Path> = dir.ancestors().filter(is_mounted).collect();
     outer.reverse();
     for at in outer {
         // Several may lie over each other.
@@ -326,7 +351,10 @@ fn flags(options: &Options) -> MsFlags {
 }
 
 /// Changes the options of the mount at `dir` that the kernel keeps, while programs use it.
-pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), Error> {
+pub(crate) fn remount(dir: &Path, before: &Options, options: &Options) -> Result<(), Error> {
+    if flags(before) == flags(options) {
+        return Ok(());
+    }
     let (none, flags) = (None::<&str>, flags(options) | MsFlags::MS_REMOUNT);
     nix::mount::mount(none, dir, none, flags, none).map_err(|e| match e {
         Errno::EBUSY => Error::Busy(dir.to_owned()),

@@ -1,5 +1,6 @@
 //! Extended attributes.
 
+use crate::Options;
 use crate::acl;
 use crate::attrs::now;
 use crate::errno::{FuseResult, OrErrno as _};
@@ -18,13 +19,23 @@ const NAME_SPACES: [&[u8]; 3] = [USER, b"trusted.", b"security."];
 /// Names that a file without a name space may have on disk are of this one.
 const USER: &[u8] = b"user.";
 
+/// Whether it is the name of an access list.
+fn is_list(name: &[u8]) -> bool {
+    name == acl::ACCESS || name == acl::DEFAULT
+}
+
 impl Front {
     pub(crate) fn xattr(&self, ino: INodeNo, name: &[u8]) -> FuseResult<Vec<u8>> {
+        let has_lists = self.is_on(Options::has_lists);
+        if is_list(name) && !has_lists {
+            // The kernel asks whenever it checks rights, and takes any other error for its result.
+            return Err(Errno::ENODATA);
+        }
         self.check_xattr_name(name)?;
         if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
             return Err(Errno::ENODATA);
         }
-        let mut all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
+        let mut all = self.node(ino)?.linux_xattrs(has_lists).or_errno()?;
         all.remove(name).ok_or(Errno::ENODATA)
     }
 
@@ -33,10 +44,11 @@ impl Front {
         if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
             return Ok(Vec::new());
         }
-        if !self.options.xattrs {
+        if !self.is_on(|options| options.xattrs) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
+        let has_lists = self.is_on(Options::has_lists);
+        let all = self.node(ino)?.linux_xattrs(has_lists).or_errno()?;
         Ok(all.into_keys().flat_map(|name| name.into_iter().chain([0])).collect())
     }
 
@@ -54,7 +66,7 @@ impl Front {
             _ => XattrMode::Any,
         };
         let file = self.object(ino)?;
-        if name == acl::ACCESS || name == acl::DEFAULT {
+        if is_list(name) {
             return self.set_list(file, name, value);
         }
         let stored = self.stored_name(ino, name)?;
@@ -107,9 +119,11 @@ impl Front {
     /// where it has any. Linux hands over any name; that of an attribute is of a name space, and
     /// not empty in it.
     fn check_xattr_name(&self, name: &[u8]) -> FuseResult<()> {
-        let is_list = name == acl::ACCESS || name == acl::DEFAULT;
         let space = NAME_SPACES.iter().find(|space| name.starts_with(space));
-        match self.options.xattrs && (space.is_some() || is_list && self.options.posix_acls) {
+        let is_known = |options: &Options| {
+            options.xattrs && (space.is_some() || is_list(name) && options.posix_acls)
+        };
+        match self.is_on(is_known) {
             false => Err(Errno::EOPNOTSUPP),
             true if space.is_some_and(|space| *space == name) => Err(Errno::EINVAL),
             true => Ok(()),

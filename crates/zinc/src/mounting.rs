@@ -35,10 +35,6 @@ impl From<DatasetError> for Failure {
             DatasetError::Option(_) => Self::usage(e.to_string()),
             DatasetError::Engine { doing, name, error } => cannot(doing, &name, error),
             DatasetError::Unmount { dir, error } => not_unmounted(&dir, &error),
-            DatasetError::Remount(error) => {
-                let what = "property may be set but unable to remount filesystem";
-                Self::new(what).because(error.to_string())
-            }
             DatasetError::System { ref error, .. } => {
                 let failure = Self::new(e.to_string());
                 match error {

@@ -3,8 +3,12 @@
 
 #[path = "mount/following.rs"]
 mod following;
+#[path = "mount/idle.rs"]
+mod idle;
 #[path = "mount/keys.rs"]
 mod keys;
+#[path = "mount/options.rs"]
+mod options;
 #[path = "mount/projects.rs"]
 mod projects;
 #[path = "mount/reading.rs"]
@@ -195,30 +199,6 @@ fn what_a_killed_process_had_promised_is_read_from_its_log() {
     place.zinc(&["zfs", "snapshot", "tank@later"]).ok();
     assert_eq!(place.zinc(&["cat", "tank@later:/d/moved"]).ok(), numbers);
     assert_eq!(place.zinc(&["cat", "tank:/d/moved"]).ok(), numbers);
-}
-
-/// Each mount has threads, and each thread a large buffer that is hardly used.
-#[testkit::needs("fuse")]
-#[test]
-fn many_mounts_cost_little_memory() {
-    const MOUNTS: usize = 20;
-    let place = Place::new();
-    let point = format!("mountpoint={}", place.mnt().display());
-    place.zinc(&["zfs", "set", &point, "tank"]).ok();
-    for number in 1..MOUNTS {
-        place.zinc(&["zfs", "create", &format!("tank/fs{number}")]).ok();
-    }
-    let pid = place.path("pid");
-    place.zinc(&["serve", "-b", "--mount", "--pidfile", pid.to_str().unwrap(), "tank"]).ok();
-    let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    assert_eq!(listed.matches(place.mnt().to_str().unwrap()).count(), MOUNTS);
-    place.sh("for fs in fs*; do echo here > $fs/file; ls -l $fs > /dev/null; done");
-    let pid = std::fs::read_to_string(pid).unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 256 << 10, "{kib} KiB are resident");
-    place.zinc(&["zpool", "export", "tank"]).ok();
 }
 
 #[testkit::needs("fuse")]
@@ -458,11 +438,24 @@ fn without_extended_attributes_there_are_none() {
         [("tank/off", "rw", "95\n"), ("tank/on", "rw", ""), ("tank/on", "noxattr", "95\n")]
     {
         place.zinc(&["mount", "-o", options, name, "mnt"]).ok();
-        let run = Command::new("python3").args(["-c", script]).arg(place.mnt()).output().unwrap();
-        assert_eq!(String::from_utf8(run.stdout).unwrap(), expected, "{name} {options}");
-        let other = if expected.is_empty() { "remount,noxattr" } else { "remount,xattr" };
-        let refused = place.zinc(&["mount", "-o", other, name, "mnt"]);
-        assert!(refused.code == 1 && refused.err.contains("xattr"), "{}", refused.err);
+        let tried = || {
+            let run = Command::new("python3").args(["-c", script]).arg(place.mnt()).output();
+            String::from_utf8(run.unwrap().stdout).unwrap()
+        };
+        assert_eq!(tried(), expected, "{name} {options}");
+        // What the property allows can be changed while it is mounted.
+        let (other, then) = match expected {
+            "" => ("remount,noxattr", "95\n"),
+            _ => ("remount,xattr", ""),
+        };
+        let run = place.zinc(&["mount", "-o", other, name, "mnt"]);
+        match name {
+            "tank/off" => assert!(run.code == 1 && run.err.contains("xattr is off"), "{}", run.err),
+            _ => {
+                run.ok();
+                assert_eq!(tried(), then, "{name} {other}");
+            }
+        }
         place.unmount();
     }
     let refused = place.zinc(&["mount", "-o", "xattr", "tank/off", "mnt"]);

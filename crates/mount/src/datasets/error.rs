@@ -43,7 +43,12 @@ pub enum DatasetError {
     /// It is mounted here, and the user may not unmount it.
     NotPermitted(PathBuf),
     /// Its properties have changed, and its mount has the options it had.
-    Remount(Error),
+    Remount {
+        /// The dataset.
+        name: String,
+        /// Why.
+        error: Error,
+    },
 }
 
 impl DatasetError {
@@ -77,9 +82,7 @@ impl fmt::Display for DatasetError {
             Self::NotPermitted(dir) => {
                 write!(f, "cannot unmount '{}': permission denied", dir.display())
             }
-            Self::Remount(error) => {
-                write!(f, "property may be set but unable to remount filesystem: {error}")
-            }
+            Self::Remount { name, error } => write!(f, "cannot remount '{name}': {error}"),
         }
     }
 }

@@ -8,11 +8,12 @@
 //! ```
 
 use super::{DatasetError, MountRequest, Result, mount, properties, shown, wanted_among};
+use crate::system::MountTree;
 use crate::{Error, Mounted, Mounts, Options, UnmountMode, system};
 use engine::props;
 use engine::{DatasetKind, LivePool, Pool, Source};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Which mounts are taken away during a change.
@@ -116,9 +117,10 @@ impl Follower<'_> {
     /// The mounts that go for a change. Nothing else is mounted in them: it would go with them.
     fn meant(&self, down: &Unmounting<'_>) -> Result<Vec<Unmounted>> {
         let mut meant: Vec<Unmounted> = Vec::new();
+        let tree = MountTree::read();
         for one in self.mounts.all() {
             let is_in =
-                |outer: &Unmounted| system::mounted_in(&outer.mounted.dir).contains(&one.dir);
+                |outer: &Unmounted| tree.within(&outer.mounted.dir).any(|inner| inner == one.dir);
             let is_affected = (down.affects)(&one.name);
             let is_inner = !is_affected && down.which.has_inner() && meant.iter().any(is_in);
             if !is_affected && !is_inner {
@@ -131,9 +133,10 @@ impl Follower<'_> {
         }
         for outer in &meant {
             let dir = &outer.mounted.dir;
-            let goes = |inner: &PathBuf| meant.iter().any(|one| one.mounted.dir == *inner);
-            if let Some(inner) = system::mounted_in(dir).into_iter().find(|inner| !goes(inner)) {
-                return Err(DatasetError::unmount(dir, Error::Inner(dir.clone(), inner)));
+            let goes = |inner: &&Path| meant.iter().any(|one| one.mounted.dir == *inner);
+            if let Some(inner) = tree.within(dir).find(|inner| !goes(inner)) {
+                let inner = Error::Inner(dir.clone(), inner.to_owned());
+                return Err(DatasetError::unmount(dir, inner));
             }
         }
         Ok(meant)
@@ -173,6 +176,29 @@ impl Follower<'_> {
     ) -> std::result::Result<Vec<Unmounted>, (DatasetError, Vec<DatasetError>)> {
         let meant = self.mounts.all().into_iter().map(|one| self.taken(one)).collect::<Result<_>>();
         self.take_away(meant.map_err(|e| (e, Vec::new()))?, |_| true, UnmountMode::Politely)
+    }
+
+    /// Unmounts what is mounted at these directories, those made last first. When one stays, those
+    /// unmounted before are mounted again, as with OpenZFS.
+    ///
+    /// # Errors
+    /// None of this process is there, programs use one, the system refuses. The second value lists
+    /// mounts that could not be restored.
+    pub fn unmount(
+        &self,
+        dirs: &[PathBuf],
+        how: UnmountMode,
+    ) -> std::result::Result<(), (DatasetError, Vec<DatasetError>)> {
+        let meant = self.mounts.all().into_iter().filter(|one| dirs.contains(&one.dir));
+        let meant = meant.map(|one| self.taken(one)).collect::<Result<Vec<_>>>();
+        let meant = meant.map_err(|e| (e, Vec::new()))?;
+        match dirs.first().filter(|_| meant.is_empty()) {
+            Some(dir) => {
+                let none = Error::NotMounted(dir.clone());
+                Err((DatasetError::unmount(dir, none), Vec::new()))
+            }
+            None => self.take_away(meant, |_| false, how).map(drop),
+        }
     }
 
     /// Mounts again, where it was, what was taken away; what does not come back.
@@ -291,7 +317,7 @@ impl Follower<'_> {
         if done.is_err() {
             return (done, left);
         }
-        left.extend(self.remount(changes).err());
+        left.extend(self.remount(changes));
         if moves && self.mounts_all {
             left.extend(self.mount_new(|name| changes.is_below(name)));
         }
@@ -348,16 +374,24 @@ impl Follower<'_> {
         }
     }
 
-    /// Changes the options of what is mounted.
-    fn remount(&self, changes: &Changes<'_>) -> Result<()> {
-        for one in self.mounts.all().into_iter().filter(|one| changes.is_below(&one.name)) {
-            let mut options = one.options.clone();
-            let wanted = options_of(self.pool.view(), &one.name)?;
-            if changes.options(&mut options, &wanted) {
-                self.mounts.remount(&one.dir, &options).map_err(DatasetError::Remount)?;
-            }
+    /// Changes the options of what is mounted; what fails.
+    fn remount(&self, changes: &Changes<'_>) -> Vec<DatasetError> {
+        if !OPTIONS.iter().any(|property| changes.has(property)) {
+            return Vec::new();
         }
-        Ok(())
+        let remount = |one: Mounted| {
+            let Mounted { name, dir, mut options } = one;
+            let wanted = options_of(self.pool.view(), &name)?;
+            match changes.options(&mut options, &wanted) {
+                false => Ok(()),
+                true => self
+                    .mounts
+                    .remount(&dir, &options)
+                    .map_err(|error| DatasetError::Remount { name, error }),
+            }
+        };
+        let meant = self.mounts.all().into_iter().filter(|one| changes.is_below(&one.name));
+        meant.filter_map(|one| remount(one).err()).collect()
     }
 }
 
@@ -382,6 +416,9 @@ fn has_place(pool: &Pool, name: &str) -> Result<bool> {
     let dataset = dsl.by_name(name).map_err(|e| fail(e.into()))?;
     Ok(properties(&dsl, &dataset).map_err(fail)?.has_place())
 }
+
+/// The properties that are options of mounts.
+const OPTIONS: [&str; 7] = ["readonly", "setuid", "devices", "exec", "atime", "xattr", "acltype"];
 
 /// Properties of datasets that change.
 pub struct Changes<'a> {
@@ -421,13 +458,16 @@ impl Changes<'_> {
     /// any.
     fn options(&self, options: &mut Options, wanted: &Options) -> bool {
         let before = options.clone();
-        for (property, option, value) in [
-            ("readonly", &mut options.read_only, wanted.read_only),
-            ("setuid", &mut options.set_id, wanted.set_id),
-            ("devices", &mut options.devices, wanted.devices),
-            ("exec", &mut options.exec, wanted.exec),
-            ("atime", &mut options.atime, wanted.atime),
-        ] {
+        let values = [
+            (&mut options.read_only, wanted.read_only),
+            (&mut options.set_id, wanted.set_id),
+            (&mut options.devices, wanted.devices),
+            (&mut options.exec, wanted.exec),
+            (&mut options.atime, wanted.atime),
+            (&mut options.xattrs, wanted.xattrs),
+            (&mut options.posix_acls, wanted.posix_acls),
+        ];
+        for (property, (option, value)) in OPTIONS.iter().zip(values) {
             if self.has(property) {
                 *option = value;
             }

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, DatasetError>;
 
-/// Threads that answer for a mount: more than there are processors, because some wait for devices.
-const THREADS: usize = 8;
+/// Why an option is refused.
+const XATTR_OFF: &str = "its property xattr is off, which mount options cannot override";
 /// The option that changes the options of what is mounted.
 const REMOUNT: &str = "remount";
 
@@ -105,27 +105,25 @@ impl Properties {
 fn properties(dsl: &Datasets<'_>, dataset: &Dataset) -> engine::Result<Properties> {
     let altroot = dsl.pool().altroot().map(str::to_owned);
     let context = PropertyContext { pool_size: None, altroot };
-    let property = |name: &str| dsl.property(dataset, &context, name);
-    let text = |name: &str| -> engine::Result<String> {
-        Ok(property(name)?.map(|p| p.value).unwrap_or_default())
-    };
-    let is_on = |name: &str| text(name).map(|value| value != "off");
-    let (mountpoint, source) =
-        property("mountpoint")?.map_or((String::new(), Source::None), |p| (p.value, p.source));
+    let all = dsl.properties(dataset, &context)?;
+    let property = |name: &str| all.iter().find(|property| property.name == name);
+    let text = |name: &str| property(name).map_or("", |property| property.value.as_str());
+    let is_on = |name: &str| text(name) != "off";
+    let source = property("mountpoint").map_or(Source::None, |property| property.source.clone());
     Ok(Properties {
-        mountpoint,
+        mountpoint: text("mountpoint").to_owned(),
         source,
-        canmount: text("canmount")?,
+        canmount: text("canmount").to_owned(),
         options: Options {
-            read_only: dataset.is_snapshot() || text("readonly")? == "on",
-            set_id: is_on("setuid")?,
-            devices: is_on("devices")?,
-            exec: is_on("exec")?,
-            atime: is_on("atime")?,
-            xattrs: is_on("xattr")?,
-            posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
-            overlay: text("overlay")? == "on",
-            threads: THREADS,
+            read_only: dataset.is_snapshot() || text("readonly") == "on",
+            set_id: is_on("setuid"),
+            devices: is_on("devices"),
+            exec: is_on("exec"),
+            atime: is_on("atime"),
+            xattrs: is_on("xattr"),
+            posix_acls: ["posix", "posixacl"].contains(&text("acltype")),
+            overlay: text("overlay") == "on",
+            ..Options::default()
         },
     })
 }
@@ -141,21 +139,24 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     let refuse = |why: &str| DatasetError::refused(name, why);
     let (dataset, values) = find(pool.view(), name)?;
     let is_fixed = pool.is_read_only() || dataset.is_snapshot();
-    let all = mounts.all();
-    if all.is_empty() {
+    if mounts.is_idle() {
         // Before the first one: its threads have memory of their own.
         engine::process::map_large_blocks();
     }
-    let there = all.into_iter().rfind(|mounted| mounted.name == name);
     let remounts = wanted.options.iter().any(|option| option == REMOUNT);
-    match there {
-        Some(mounted) if remounts => return again(mounts, mounted, wanted, is_fixed),
+    match mounts.of(name) {
+        Some(mounted) if remounts => {
+            return again(mounts, mounted, wanted, (is_fixed, values.options.xattrs));
+        }
         Some(_) => return Err(refuse("filesystem already mounted")),
         None if remounts => return Err(refuse("it is not mounted")),
         None => {}
     }
     let dir = match &wanted.dir {
-        Some(dir) => dir.clone(),
+        Some(dir) => {
+            system::clear_dead(dir).map_err(|e| DatasetError::system(name, e))?;
+            dir.clone()
+        }
         None => point(&values, &dataset).map_err(|why| refuse(&why))?,
     };
     let mut options = values.options;
@@ -167,7 +168,7 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
         let _ = set(&mut options, option);
     }
     if options.xattrs && !has_xattrs {
-        return Err(refuse("its property xattr is off, which mount options cannot override"));
+        return Err(refuse(XATTR_OFF));
     }
     options.read_only |= is_fixed;
     let fs = pool.filesystem(name).map_err(|e| DatasetError::engine("mount", name, e))?;
@@ -196,16 +197,15 @@ fn again(
     mounts: &Mounts,
     mounted: Mounted,
     wanted: &MountRequest,
-    is_fixed: bool,
+    (is_fixed, has_xattrs): (bool, bool),
 ) -> Result<PathBuf> {
     let Mounted { name, dir, mut options } = mounted;
-    let had_xattrs = options.xattrs;
     for option in &wanted.options {
         let _ = set(&mut options, option);
     }
     options.read_only |= is_fixed;
-    if options.xattrs != had_xattrs {
-        return Err(DatasetError::refused(&name, "xattr can only be chosen when it is mounted"));
+    if options.xattrs && !has_xattrs {
+        return Err(DatasetError::refused(&name, XATTR_OFF));
     }
     mounts.remount(&dir, &options).map_err(|e| DatasetError::system(&name, e))?;
     Ok(dir)

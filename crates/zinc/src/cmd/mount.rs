@@ -16,7 +16,7 @@ use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::mounting::{made, made_to_read, not_unmounted};
+use crate::mounting::{follower, made, made_to_read, not_unmounted, report_failures};
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
@@ -24,8 +24,9 @@ use ::mount::UnmountMode;
 use ::mount::datasets::{MountRequest, mount};
 use ::mount::reading;
 use ::mount::system::{self, Listed};
+use control::protocol::word_to_json;
 use engine::datasets::pool_of;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -227,35 +228,57 @@ pub fn answered_for(session: &Session, mounts: Vec<Listed>) -> Result<Vec<Listed
 /// Takes mounts away, each by the process that answers for it; what a process that died left, this
 /// one takes away. One that stays keeps none of the others.
 pub fn unmount_all(session: &Session, found: &[Listed], force: bool) -> Result<ExitCode, Failure> {
-    let mut worst = ExitCode::SUCCESS;
-    for one in found {
-        // It may have gone with one that it was mounted in, or by another command.
-        let is_there = || system::listed().contains(one);
-        if is_there()
-            && let Err(failure) = unmount_one(session, one, force)
-            && is_there()
-        {
-            worst = failure.report(session);
-        }
-    }
-    Ok(worst)
+    // Not for each: it takes its time.
+    sync(session, found)?;
+    let each = found.iter().map(|one| take_away(session, std::slice::from_ref(one), force));
+    let code = each.fold(ExitCode::SUCCESS, |worst, done| match done {
+        Ok(()) => worst,
+        Err(failure) => failure.report(session),
+    });
+    // What was written meanwhile.
+    sync(session, found)?;
+    Ok(code)
 }
 
-fn unmount_one(session: &Session, one: &Listed, force: bool) -> Result<(), Failure> {
-    if system::is_dead(&one.dir) {
-        return system::clear_dead(&one.dir).map_err(|e| not_unmounted(&one.dir, &e));
+/// Makes durable what was written to mounts of the pool that this process holds.
+fn sync(session: &Session, found: &[Listed]) -> Result<(), Failure> {
+    let held = found.first().and_then(|one| session.held(&one.name));
+    held.map_or(Ok(()), |pool| Ok(pool.sync()?))
+}
+
+/// Takes mounts of one process away, the first first. One that stays keeps them all.
+pub fn unmount_group(session: &Session, found: &[Listed], force: bool) -> Result<(), Failure> {
+    sync(session, found)?;
+    take_away(session, found, force)
+}
+
+fn take_away(session: &Session, found: &[Listed], force: bool) -> Result<(), Failure> {
+    // They may have gone with one that they were mounted in, or by another command.
+    let is_there = |one: &&Listed| system::listed().contains(one);
+    let (dead, alive): (Vec<_>, Vec<_>) =
+        found.iter().filter(is_there).partition(|one| system::is_dead(&one.dir));
+    for one in dead {
+        system::clear_dead(&one.dir).map_err(|e| not_unmounted(&one.dir, &e))?;
     }
-    if let Some(pool) = session.held(&one.name) {
-        let Some(client) = session.client() else { return Ok(()) };
-        pool.sync()?;
-        let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
-        return client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e));
-    }
-    match Server::holding(session, &[], &one.name)? {
-        Some(mut server) => {
-            let params = serde_json::json!({ "dir": one.dir.to_string_lossy(), "force": force });
-            server.call("unmount", params).map(drop)
+    let Some(last) = alive.last() else { return Ok(()) };
+    let dirs: Vec<PathBuf> = alive.iter().map(|one| one.dir.clone()).collect();
+    let done = match (session.held(&last.name), session.client()) {
+        (Some(_), Some(client)) => {
+            let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
+            follower(client).unmount(&dirs, how).map_err(|(e, left)| {
+                report_failures(session, left);
+                e.into()
+            })
         }
-        None => system::unmount(&one.dir, force).map_err(|e| not_unmounted(&one.dir, &e)),
-    }
+        _ => match Server::holding(session, &[], &last.name)? {
+            Some(mut server) => {
+                let dirs: Value = dirs.iter().map(|dir| word_to_json(dir.as_os_str())).collect();
+                server.call("unmount", json!({ "dirs": dirs, "force": force })).map(drop)
+            }
+            None => dirs.iter().try_for_each(|dir| {
+                system::unmount(dir, force).map_err(|e| not_unmounted(dir, &e))
+            }),
+        },
+    };
+    if alive.iter().any(is_there) { done } else { Ok(()) }
 }

@@ -160,6 +160,12 @@ fn a_server_that_only_reads_mounts_by_the_properties() {
     );
     let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
     nothing_can_be_changed(&place.path("mnt/fs"));
+    // When one stays, all do.
+    let used = std::fs::File::open(place.path("mnt/fs/a")).unwrap();
+    let run = place.zinc(&["zfs", "unmount", "tank"]);
+    assert!(run.code == 1 && run.err.contains("pool or dataset is busy"), "{}", run.err);
+    assert_eq!(place.sh("cat fs/a"), "one\n");
+    drop(used);
     place.zinc(&["zfs", "unmount", "tank/fs"]).ok();
     assert_eq!(place.sh("ls fs"), "");
     place.zinc(&["zfs", "mount", "-a"]).ok();

@@ -11,7 +11,7 @@
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
 //! | `export` | `command`, `force`, `destroy` | nothing, or why it is only let go; then the end |
-//! | `unmount` | `dir`, `force` | nothing; the mount is gone |
+//! | `unmount` | `dirs`, `force` | nothing; the mounts are gone, or all are still there |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
@@ -21,7 +21,7 @@
 use crate::failure::{FAILED, Failure};
 use crate::host;
 use crate::known;
-use crate::mounting::{not_unmounted, report_failures};
+use crate::mounting::report_failures;
 use crate::served::{denied, file_name};
 use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
@@ -245,7 +245,7 @@ impl Service {
         // Before the answer, so that this client's next command does not meet a server that is
         // ending.
         self.socket.remove();
-        let (outcome, answer) = match (exported, stopped, lost) {
+        let (outcome, mut answer) = match (exported, stopped, lost) {
             (Ok(()), ..) => (Exported::Done, Ok(Value::Null)),
             (Err(_), Some(why), _) => {
                 (Exported::LetGo(why.to_string()), Ok(json!({ "suspended": *why })))
@@ -256,8 +256,11 @@ impl Service {
             }
             (Err(refusal), None, None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
         };
-        if answer.is_ok() {
+        if let Ok(answer) = &mut answer {
             self.listed.forget(&known::pools(&self.session), guid);
+            if self.session.process().warned.is_still_listed() {
+                answer["listed"] = Value::Bool(true);
+            }
         }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         answer
@@ -293,17 +296,19 @@ impl Service {
         done.map(|()| Vec::new()).map_err(|(_, e)| busy(e.to_string()))
     }
 
-    /// Takes a mount away, when all that was written is durable.
+    /// Takes mounts away, when all that was written is durable.
     fn unmount(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
-        let dir = PathBuf::from(request.word("dir")?);
+        let dirs = request.words("dirs")?.into_iter().map(PathBuf::from).collect::<Vec<_>>();
         let force = request.params.get("force") == Some(&Value::Bool(true));
         self.held.work("zinc unmount", peer.pid, &Arc::default(), |pool| {
             if !force {
                 pool.sync().map_err(|e| refusal(&Failure::from(e)))?;
             }
             let how = if force { UnmountMode::Forcibly } else { UnmountMode::Politely };
-            let done = self.mounts.unmount(&dir, how);
-            done.map_err(|e| refusal(&not_unmounted(&dir, &e)))?;
+            self.follower(pool).unmount(&dirs, how).map_err(|(e, left)| {
+                report_failures(&self.session, left);
+                refusal(&Failure::from(e))
+            })?;
             Ok(Value::Null)
         })
     }

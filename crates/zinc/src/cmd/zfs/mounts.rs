@@ -1,7 +1,9 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
 use super::keys::{load_all, load_if_served, unload_unmounted};
-use crate::cmd::mount::{Begin, MountReport, answered_for, find, mount_by, unmount_all};
+use crate::cmd::mount::{
+    Begin, MountReport, answered_for, find, mount_by, unmount_all, unmount_group,
+};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -186,7 +188,13 @@ impl Verb for Unmount {
             // The process that has the keys takes the mounts away.
             served::forward(session, &[], &outer.name)?;
         }
-        let code = unmount_all(session, &found, self.force)?;
+        let code = match self.all {
+            true => unmount_all(session, &found, self.force)?,
+            false => {
+                unmount_group(session, &found, self.force)?;
+                ExitCode::SUCCESS
+            }
+        };
         for one in found.iter().filter(|_| self.unload_keys) {
             if let Err(failure) = unload_unmounted(session, &one.name) {
                 worst = failure.report(session);

@@ -1,0 +1,53 @@
+//! The cost of mounts that are not used.
+
+use super::{Place, support};
+use std::process::{Command, Stdio};
+
+const MOUNTS: usize = 20;
+
+/// Threads of a process by the beginning of their name.
+fn threads(pid: &str, name: &str) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let names = all.filter_map(|one| std::fs::read_to_string(one.path().join("comm")).ok());
+    names.filter(|comm| comm.starts_with(name)).count()
+}
+
+/// Each mount has threads, and each thread a large buffer that is hardly used. There are more
+/// threads while there is something for them to do.
+#[testkit::needs("fuse")]
+#[test]
+fn many_mounts_cost_little() {
+    let place = Place::new();
+    let point = format!("mountpoint={}", place.mnt().display());
+    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    for number in 1..MOUNTS {
+        place.zinc(&["zfs", "create", &format!("tank/fs{number}")]).ok();
+    }
+    let pid = place.path("pid");
+    place.zinc(&["serve", "-b", "--mount", "--pidfile", pid.to_str().unwrap(), "tank"]).ok();
+    let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert_eq!(listed.matches(place.mnt().to_str().unwrap()).count(), MOUNTS);
+    let pid = std::fs::read_to_string(pid).unwrap().trim().to_owned();
+    let readers = || threads(&pid, "fuser-");
+    assert_eq!(readers(), 2 * MOUNTS);
+    place.sh("for fs in fs*; do echo here > $fs/file; ls -l $fs > /dev/null; done");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 256 << 10, "{kib} KiB are resident");
+    // Several at a time, for as long as it takes until that is seen.
+    let script = "while test -e ../busy; do cat fs1/file; done";
+    std::fs::write(place.path("busy"), "").unwrap();
+    let user = || {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).current_dir(place.mnt()).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut users: Vec<_> = (0..6).map(|_| user()).collect();
+    support::place::until("there are more", || threads(&pid, "mount-helper") > 0);
+    std::fs::remove_file(place.path("busy")).unwrap();
+    users.iter_mut().for_each(|user| assert!(user.wait().unwrap().success()));
+    let helpers = || threads(&pid, "mount-helper") + threads(&pid, "mount-signals");
+    support::place::until("they end", || helpers() == 0);
+    assert_eq!((readers(), place.sh("cat fs1/file").as_str()), (2 * MOUNTS, "here\n"));
+    place.zinc(&["zpool", "export", "tank"]).ok();
+}
