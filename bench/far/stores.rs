@@ -40,7 +40,7 @@ fn name(text: &str) -> Name {
     Name::parse(text.as_ref()).unwrap().unwrap()
 }
 
-/// Asks, with so many under way.
+/// Sends the requests, of which this number is under way at a time.
 fn ask_all(store: &dyn Store, requests: impl Iterator<Item = Request>, under_way: usize) {
     let (send, answers) = channel();
     let (mut left, mut waiting) = (requests.fuse(), 0);

@@ -90,7 +90,7 @@ fn number(text: &str) -> Outcome<u64> {
         Some(b'G') => (&text[..text.len() - 1], 30),
         _ => (text, 0),
     };
-    Ok(digits.parse::<u64>().map_err(|_| format!("{text} is no number"))? << shift)
+    Ok(digits.parse::<u64>().map_err(|_| format!("{text} is not a number"))? << shift)
 }
 
 fn list(text: &str) -> Vec<String> {

@@ -150,7 +150,7 @@ fn run_job(
     run_job_on(judge, job, script, out, pools.len(), &images.collect::<Vec<_>>())
 }
 
-/// The same with the images of so many pools.
+/// The same with the images of this number of pools.
 fn run_job_on(
     judge: &Path,
     job: &Path,

@@ -233,7 +233,7 @@ fn kill_in_a_loop(shape: Shape, deaths: u64) {
     kill_in(&Pools::new("kill"), shape, deaths, 700);
 }
 
-/// Each writer lives for up to so many milliseconds.
+/// Each writer lives for up to `life` milliseconds.
 fn kill_in(pools: &Pools, shape: Shape, deaths: u64, life: u64) {
     let pool = pools.create("tank", shape);
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();

@@ -99,7 +99,7 @@ fn full_and_degraded_pools_are_slower_and_compression_saves() {
     assert!(write(4.0) > 1.5 * write(1.0));
 }
 
-/// A recording of ten seconds of random reads of 8 KiB, so many in each second.
+/// A recording of ten seconds of random reads of 8 KiB, with this number in each second.
 fn recorded(reads_per_second: u64) -> Recorded {
     let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
     let path = dir.path().join("load");

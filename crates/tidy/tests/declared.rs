@@ -111,7 +111,7 @@ fn the_rule_can_fail() {
     assert!(!is_bad(one("a-b", false, false)));
     assert!(!is_bad(one("f", true, false)));
     assert!(!is_bad(one("z", false, true)));
-    assert!(is_bad(one("d", false, false)), "a comment is no use");
+    assert!(is_bad(one("d", false, false)), "a comment is not a use");
     assert!(is_bad(one("f", false, false)), "only a test uses it");
     assert!(is_bad(one("h", false, false)), "another crate uses it");
 }

@@ -1,6 +1,6 @@
 //! Names of types and values. A type does not take the name of one that every file has from the
-//! prelude, where a reader takes it for that. A value is not called after somebody who told, said
-//! or asked: its name says what it is.
+//! prelude, where a reader takes it for that. A value is not called after the fact that it
+//! was told, said or asked: its name says what it is.
 
 use std::collections::BTreeMap;
 use tidy::source::{code, has_word};
@@ -46,7 +46,7 @@ const PRELUDE: [&str; 33] = [
 /// A verb that is called so, as the type of its arguments or of what it does.
 const VERBS: [(&str, &str); 2] =
     [("crates/engine/src/send/mod.rs", "Send"), ("crates/zinc/src/cmd/far.rs", "Copy")];
-/// Words that say that somebody spoke, and not what of.
+/// Words that say that something was spoken of, and not what it is.
 const SPOKEN: [&str; 3] = ["told", "said", "asked"];
 /// Crates whose types are named together with their module, as in `checksum::Algorithm`.
 const QUALIFIED: [&str; 5] = ["codec", "lab", "ondisk", "views", "zinc"];

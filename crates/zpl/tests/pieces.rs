@@ -127,7 +127,7 @@ fn a_large_hole_is_made_in_pieces() {
     assert_eq!(fs.node(file).unwrap().size, (BLOCKS * BLOCK) as u64);
 }
 
-/// A file with so many extended attributes in a directory, and what is there without it.
+/// A file with this number of extended attributes in a directory, and what is there without it.
 fn rich_file(attributes: usize) -> (Set, Filesystem, usize, u64) {
     let (set, fs) = filesystem(&FormatOptions::new(at(0)));
     fs.configure(FsSettings { xattr: XattrStore::Dir, ..fs.settings() }).unwrap();

@@ -26,7 +26,7 @@ fn open_uncounted(ground: &dyn Ground, root: Option<BlkPtr>) -> Objset {
     Objset::live(dmu::LiveSpec { accounting: None, ..spec(ground, root, FILES) }).unwrap()
 }
 
-/// Syncs a txg that counts so many blocks of dnodes.
+/// Syncs a txg that counts this number of blocks of dnodes.
 fn count(ground: &dyn Ground, set: &Objset, txg: u64, blocks: usize) -> Option<BlkPtr> {
     set.freeze(txg);
     set.recount_in(txg, blocks);

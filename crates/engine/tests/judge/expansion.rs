@@ -42,7 +42,7 @@ fn make_finished(dir: &Path) -> (Bench, PathBuf) {
     saved(bench, dir.join("finished"))
 }
 
-/// After so many steps it was exported.
+/// It was exported after this number of steps.
 fn make_half(dir: &Path, name: &str, steps: u64) -> (Bench, PathBuf) {
     let (mut run, new) = with_spare_disk(4101 + steps, name);
     set(run.pool(), "zinc_raidz_expand_suspend_progress=1");

@@ -166,7 +166,7 @@ fn what_is_sent_raw_is_received_without_a_key() {
     });
 }
 
-/// Bytes by user are those of all files, whoever wrote them.
+/// Bytes by user are those of all files, whichever way they were written.
 fn check_bytes_by_user(pool: &LivePool, name: &str) {
     let fs = pool.view().filesystem(name).unwrap();
     let mut counted = std::collections::BTreeMap::<u64, u64>::new();

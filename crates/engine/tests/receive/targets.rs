@@ -32,9 +32,9 @@ fn a_snapshot_that_is_in_use_is_not_destroyed_by_going_back() {
 }
 
 /// Begins to receive an increment, and looks at the pool before the end.
-struct Between<'a>(&'a LivePool);
+struct BeforeTheEnd<'a>(&'a LivePool);
 
-impl ReceiveObserver for Between<'_> {
+impl ReceiveObserver for BeforeTheEnd<'_> {
     fn not_set(&self, _: &str, _: &str, _: &str) {}
     fn finish(
         &self,
@@ -60,7 +60,7 @@ impl ReceiveObserver for Between<'_> {
 fn what_is_half_received_keeps_no_snapshot_of_all_from_being_taken() {
     let (_from, into, stream) = with_younger();
     let force = Receive { force: true, ..to("there/fs") };
-    force.run(&into, &stream[..], &Between(&into), &Progress::new()).unwrap();
+    force.run(&into, &stream[..], &BeforeTheEnd(&into), &Progress::new()).unwrap();
     assert!(into.look().unwrap().dsl().by_name("there/fs@1").is_ok());
 }
 

@@ -219,7 +219,7 @@ fn a_removal_is_called_off_and_asked_for_again() {
         run.bench.faults.clear();
         assert!(run.pool().cancel_removal().is_err());
         // There are more than a thousand pieces: how many txgs end before the removal is suspended
-        // again is left to the machine, but not so many.
+        // again is left to the machine, but they are few.
         for txgs in [0, 3, 7] {
             super::random::add_large(run.pool(), 24 << 20);
             set(run.pool(), Tunable::RemovalPiece, 4 << 10);

@@ -70,7 +70,7 @@ fn one_side_of_each_mirror_becomes_a_pool() {
 
 /// What is promised while the pool is split is in logs that the sides have, and no txg. The new
 /// pool, which has another name, replays them; and if a crash cuts the split off at any write, so
-/// does whoever opens either pool.
+/// does the next import of either pool.
 #[test]
 fn what_is_promised_during_a_split_is_kept() {
     let (mut bench, _) = prepared(2240, Shape::Mirror, 20).finish();

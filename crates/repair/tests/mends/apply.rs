@@ -36,7 +36,7 @@ fn a_disk_that_is_degraded_for_its_errors_is_there() {
     assert!(left.contains(&"block-lost") && !left.contains(&"link-count"), "{left:?}");
 }
 
-/// A disk that takes so many writes, and then no more.
+/// A disk that takes a number of writes, and then no more.
 struct Cut {
     disk: Arc<MemoryDevice>,
     left: AtomicU64,

@@ -51,7 +51,7 @@ fn edit_log(s: &Surgeon, head: &dsl::Dataset, n: usize, change: impl FnOnce(&mut
     s.scribble(start, &bytes);
 }
 
-/// An import refuses the log; a repair replays so many of its records, and drops the others.
+/// An import refuses the log; a repair replays the first of its records, and drops the others.
 fn drops_the_rest(s: &Surgeon, head: &dsl::Dataset, replayed: u64) {
     let open = OpenOptions::in_places(vec![s.dir().to_owned()]);
     let options = ImportOptions { force: true, ..ImportOptions::new(open) };
