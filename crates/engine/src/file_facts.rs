@@ -8,11 +8,11 @@ use zpl::{AceText, FileKind, Filesystem, Node, Result, Stored, Time};
 /// What a long listing shows of a file.
 #[derive(Debug)]
 pub struct FileSummary {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// Permissions, and the bits for the user, the group and sticky directories.
     pub permissions: u32,
-    /// Its names.
+    /// How many names it has.
     pub links: u64,
     /// The number of its owner.
     pub uid: u64,
@@ -33,7 +33,7 @@ pub struct FileSummary {
 }
 
 impl FileSummary {
-    /// That of a file.
+    /// The summary of a file; where a symbolic link leads to is read for it.
     ///
     /// ```
     /// use engine::files::{FileKind, FileSummary, NewFile, NewKind, Time};
@@ -117,7 +117,7 @@ pub struct FileFacts {
 }
 
 impl FileFacts {
-    /// Those of a file. `has_posix_acls`: its dataset has access lists of POSIX
+    /// The facts of a file. `has_posix_acls`: its dataset has access lists of POSIX
     /// ([`crate::properties::has_posix_acls`]).
     #[must_use]
     pub fn of(fs: &Filesystem, node: &Node, has_posix_acls: bool) -> Self {

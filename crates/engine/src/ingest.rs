@@ -100,9 +100,9 @@ enum NameState {
 pub struct Attributes {
     /// Permissions with set-id and sticky bits.
     pub mode: u32,
-    /// Owner.
+    /// The number of its owner.
     pub uid: u64,
-    /// Group.
+    /// The number of its group.
     pub gid: u64,
     /// Last access.
     pub atime: Time,

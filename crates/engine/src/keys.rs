@@ -194,7 +194,7 @@ pub fn is_encrypted(pool: &Pool, name: &str) -> bool {
 /// An encryption root.
 #[derive(Clone, Debug)]
 pub struct EncryptionRoot {
-    /// The dataset.
+    /// The name of the dataset.
     pub name: String,
     /// How its key is given.
     pub format: KeyFormat,

@@ -59,7 +59,7 @@
 //! | [`streams`] | the records of streams, and streams made from others |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`mod@repair`] | repairs of damage for which there is no redundancy |
-//! | [`pools`] | how pools are made and get more devices, are found, judged and described |
+//! | [`pools`] | how pools are made and get more devices, are found, judged, described and shared |
 //! | [`upkeep`] | what a pool does by itself when devices fail, return, or spares are free |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
@@ -70,7 +70,8 @@
 //! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
 //! | [`errors`] | the errors that an [`Error`] is made from |
-//! | [`file_refusals`], [`pool_refusals`] | why a file or a pool is not changed, as values |
+//! | [`file_refusals`], [`object_refusals`] | why a file or an object is not changed, as values |
+//! | [`pool_refusals`] | why a pool is not changed, as values |
 //! | [`process`] | the memory and the standard output of a process that uses this crate |
 //!
 //! The floors below are [`inside`]: tools that look into the structures of a pool name them there,
@@ -119,6 +120,7 @@
 
 pub mod activity;
 mod checking;
+mod contention;
 pub mod datasets;
 pub mod devices;
 pub mod diff;
@@ -409,7 +411,7 @@ pub mod config {
 }
 
 /// What [`Error`] is made from, for the `From` of a front end whose verbs fail with a type of its
-/// own. What failed is asked of [`Error::kind`]: nothing else needs these.
+/// own. [`Error::kind`] says what failed: nothing else needs these.
 pub mod errors {
     pub use dmu::Error as DmuError;
     pub use dsl::Error as DslError;
@@ -420,6 +422,12 @@ pub mod errors {
 /// Why a file is not changed ([`ErrorKind::FileRefused`]).
 pub mod file_refusals {
     pub use zpl::{Excess, FileRefusal, InvalidRequest, Protection, Unsupported};
+}
+
+/// Why an object is not changed ([`Error::object_refusal`]).
+pub mod object_refusals {
+    pub use crate::faults::ObjectRefusal;
+    pub use dmu::{InvalidChange, Unsupported};
 }
 
 /// Why a pool does not do what it is asked to ([`ErrorKind::PoolRefused`]).
@@ -509,8 +517,12 @@ pub mod objects {
     pub use ondisk::DmuType;
 }
 
-/// How pools are found, judged and described.
+/// How pools are found, judged and described, and opened when other processes have them.
 pub mod pools {
+    pub use crate::contention::{
+        Busy, ByName, NoWriters, PoolSearch, WaitUpTo, Waiter, check_when_free,
+        mark_destroyed_when_free, open_when_free, wait_for_writers,
+    };
     pub use crate::import::{
         DeviceNote, Import, ImportIssue, ImportPlan, ImportReason, ImportTop, ImportTree,
         ImportVdev, ImportVerdict, ImportedPool, Rewind, RewindReach, denied_devices,

@@ -54,7 +54,7 @@ pub struct PoolFacts {
 }
 
 impl PoolFacts {
-    /// Those of a pool.
+    /// The facts of a pool, read now.
     #[must_use]
     pub fn of(pool: &Pool) -> Self {
         let tree = pool.vdevs();

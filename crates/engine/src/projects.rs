@@ -47,7 +47,7 @@ pub enum ProjectTask {
     List,
     /// They are compared with a project: this one, or that of what is named.
     Check {
-        /// It.
+        /// Its number; `None`: that of what is named.
         project: Option<u64>,
     },
     /// The flag is taken away, and the project.

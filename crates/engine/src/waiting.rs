@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How often it is looked at what cannot be waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Until nothing of a discarded checkpoint is left. A txg that frees some of it is an item of the
-/// progress, and what it frees are its bytes.
+/// Waits until nothing of a discarded checkpoint is left. A txg that frees some of it is an item of
+/// the progress, and what it frees are its bytes.
 ///
 /// # Errors
 /// The pool stops, or it was cancelled.
@@ -29,7 +29,7 @@ pub fn wait_for_discard(pool: &LivePool, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Until the removal of a device has ended.
+/// Waits until the removal of a device has ended.
 ///
 /// # Errors
 /// It failed, the pool stops, or it was cancelled.
@@ -42,7 +42,7 @@ pub fn wait_for_removal(pool: &LivePool, progress: &Progress) -> Result<()> {
     }
 }
 
-/// Until this work has ended on these devices, each with what it is called.
+/// Waits until this work has ended on these devices, which are pairs of guid and name.
 ///
 /// # Errors
 /// It failed on the device that is the place of the error, or it was cancelled.
@@ -67,7 +67,7 @@ pub fn wait_for_work(
     }
 }
 
-/// Until no raidz vdev gets wider, and no scrub or resilver runs.
+/// Waits until no expansion of a raidz vdev, scrub or resilver runs.
 ///
 /// # Errors
 /// The last scrub or resilver failed, or it was cancelled.

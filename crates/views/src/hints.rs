@@ -81,6 +81,7 @@ pub fn text(hint: &Hint) -> String {
 fn of_files(hint: &Hint) -> Option<&'static str> {
     Some(match hint {
         Hint::RemoveTree => "-r removes directories",
+        Hint::CopyToNew => "it can be read: copy its files, or send it, into a new dataset",
         Hint::CopyTwice => {
             "`zinc cp` copies out of one to this machine, and from there into another"
         }

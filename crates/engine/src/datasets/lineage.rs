@@ -135,8 +135,9 @@ pub enum NewerSnapshots {
     DestroyWithClones,
 }
 
-/// Whether there is the snapshot, and nothing younger is in the way of a rollback to it. It may be
-/// refused all the same, for what only the pool sees.
+/// Checks that there is the snapshot, and that nothing younger is in the way of a rollback to it.
+/// [`rollback`] may be refused all the same, for what only shows in the pool that is open for
+/// writing, such as a hold.
 ///
 /// # Errors
 /// There is no such snapshot; younger ones are in the way.

@@ -56,7 +56,7 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Its object.
+    /// The number of its object.
     pub object: u64,
     /// The kind of change.
     pub kind: ChangeKind,

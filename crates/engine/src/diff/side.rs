@@ -21,7 +21,7 @@ pub struct FileState {
     pub kind: FileKind,
     /// Tells it from other files that had its object at another time.
     pub generation: u64,
-    /// Its names.
+    /// How many names it has.
     pub links: u64,
     /// When it changed.
     pub ctime: Time,

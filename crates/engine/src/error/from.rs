@@ -4,7 +4,8 @@
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
-use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, PoolNameFault};
+use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, ObjectRefusal, PoolNameFault};
+use dmu::InvalidChange;
 use dsl::{KeyError, TokenFault};
 use pool::live::TunableError;
 use pool::{DeviceFault, Obstacle, PoolRefusal, VdevFault};
@@ -249,6 +250,7 @@ impl From<dmu::Error> for Error {
             K::ReadOnly => ErrorKind::ReadOnly,
             K::Exists | K::EntryExists(_) => ErrorKind::Exists,
             K::Unsupported(_) => ErrorKind::Unsupported,
+            K::Invalid(InvalidChange::NoKey) => ErrorKind::NoKey,
             K::Invalid(_) => ErrorKind::Invalid,
             K::Memory => ErrorKind::TooLarge,
             K::Injected => ErrorKind::Failed,
@@ -256,8 +258,51 @@ impl From<dmu::Error> for Error {
             K::Io(_) | K::Format { .. } | K::Tree(_) | K::WrongType { .. } => ErrorKind::Damaged,
             K::NoObject | K::NoEntry(_) | K::EntryForm(_) => ErrorKind::Damaged,
         };
-        let place = Place::Object { objset: e.objset, object: e.object };
-        Self::new(kind).at(place).because(e)
+        let error = Self::new(kind).hinted(hint_of_object(&e.kind));
+        match place_of_object(&e) {
+            Some(place) => error.at(place),
+            None => error,
+        }
+        .because(e)
+    }
+}
+
+/// The object that an error is about, or the entry of it that has a name. That the pool is full or
+/// has stopped is about no object: the one at hand was only the next.
+fn place_of_object(e: &dmu::Error) -> Option<Place> {
+    use dmu::ErrorKind as K;
+    let (objset, object) = (e.objset, e.object);
+    match &e.kind {
+        K::NoSpace | K::Quota | K::Memory | K::Stopped(_) => None,
+        K::NoEntry(name) | K::EntryExists(name) | K::EntryForm(name) => {
+            Some(Place::Entry { objset, object, name: name.clone() })
+        }
+        _ => Some(Place::Object { objset, object }),
+    }
+}
+
+/// What can be done about a set that is read and not written: its form stays, but what is in it can
+/// be had in today's.
+fn hint_of_object(kind: &dmu::ErrorKind) -> Option<Hint> {
+    use dmu::Unsupported as U;
+    let dmu::ErrorKind::Unsupported(what) = kind else { return None };
+    Some(match what {
+        U::NoFeatureFlags | U::OldDeadlist => Hint::OpenReadonly,
+        // A set of a form that a newer `dmu` learns to refuse can be copied, too.
+        _ => Hint::CopyToNew,
+    })
+}
+
+impl Error {
+    /// Why an object was not changed, when that is what failed underneath.
+    #[must_use]
+    pub fn object_refusal(&self) -> Option<ObjectRefusal> {
+        let below = self.0.source.as_deref()?.downcast_ref::<dmu::Error>()?;
+        match below.kind {
+            dmu::ErrorKind::Invalid(rule) => Some(ObjectRefusal::Invalid(rule)),
+            dmu::ErrorKind::Unsupported(what) => Some(ObjectRefusal::Unsupported(what)),
+            _ => None,
+        }
     }
 }
 
@@ -286,11 +331,17 @@ impl From<zpl::Error> for Error {
         };
         let place = match &e {
             Z::NotFound(path)
+            | Z::BadName(path)
+            | Z::NameTooLong(path)
+            | Z::TooManyLinks(path)
             | Z::NotDirectory(path)
             | Z::NotSymlink(path)
             | Z::IsDirectory(path)
             | Z::Exists(path)
             | Z::NotEmpty(path) => Some(Place::File(path.clone())),
+            Z::Format { object, .. } | Z::NoAttribute { object, .. } => {
+                Some(Place::File(object.to_string()))
+            }
             Z::Refused(FileRefusal::Unsupported(Unsupported::XattrOff)) => {
                 Some(Place::Property("xattr".to_owned()))
             }

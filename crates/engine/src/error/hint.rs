@@ -113,6 +113,8 @@ pub enum Hint {
     SetDefault,
     /// Ask for a directory to be removed with all in it.
     RemoveTree,
+    /// Copy what is in it, or send it, into a new dataset.
+    CopyToNew,
     /// Copy it out of one dataset, and into the other.
     CopyTwice,
     /// Ask for what is there to be replaced.

@@ -25,6 +25,7 @@ pub use hint::Hint;
 pub use kind::{Conflict, ErrorKind, Rule};
 pub use streams::{ResumeFault, StreamFault, Unreceivable, Unsendable};
 
+use ondisk::spelling::file;
 use std::fmt;
 
 /// Result of the engine's operations.
@@ -55,6 +56,15 @@ pub enum Place {
         /// The object.
         object: u64,
     },
+    /// An entry of an object that is a table, such as a directory.
+    Entry {
+        /// The object set.
+        objset: u64,
+        /// The object.
+        object: u64,
+        /// The name of the entry.
+        name: String,
+    },
 }
 
 impl fmt::Display for Place {
@@ -67,6 +77,9 @@ impl fmt::Display for Place {
             Self::Tunable(name) => write!(f, "tunable '{name}'"),
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Object { objset, object } => write!(f, "objset {objset} object {object}"),
+            Self::Entry { objset, object, name } => {
+                write!(f, "objset {objset} object {object} entry '{}'", file(name.as_bytes()))
+            }
         }
     }
 }

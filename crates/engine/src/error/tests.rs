@@ -109,6 +109,36 @@ fn a_refusal_to_change_a_file_is_a_value_with_a_place_and_a_hint() {
 }
 
 #[test]
+fn a_refusal_to_change_an_object_is_a_value_with_a_place_and_a_hint() {
+    use crate::object_refusals::{InvalidChange, ObjectRefusal, Unsupported};
+    let of = |kind| Error::from(dmu::Error { objset: 54, object: 7, kind });
+    let error = of(dmu::ErrorKind::Invalid(InvalidChange::BlockSize));
+    assert_eq!(error.object_refusal(), Some(ObjectRefusal::Invalid(InvalidChange::BlockSize)));
+    assert_eq!(error.place(), Some(&Place::Object { objset: 54, object: 7 }));
+    assert_eq!((error.kind(), error.hint()), (&ErrorKind::Invalid, None));
+    // What a key is missing for says so in the same way as all else.
+    let error = of(dmu::ErrorKind::Invalid(InvalidChange::NoKey));
+    assert_eq!((error.kind(), error.hint()), (&ErrorKind::NoKey, Some(&Hint::LoadKey)));
+    let error = of(dmu::ErrorKind::Unsupported(Unsupported::ByteOrder));
+    let why = ObjectRefusal::Unsupported(Unsupported::ByteOrder);
+    assert_eq!((error.object_refusal(), error.kind()), (Some(why), &ErrorKind::Unsupported));
+    assert_eq!(error.hint(), Some(&Hint::CopyToNew));
+    let error = of(dmu::ErrorKind::Unsupported(Unsupported::NoFeatureFlags));
+    assert_eq!(error.hint(), Some(&Hint::OpenReadonly));
+    // An entry that is named is the place, also through the floors between.
+    let exists = dmu::ErrorKind::EntryExists("letter".to_owned());
+    let below = dmu::Error { objset: 54, object: 7, kind: exists };
+    let error = Error::from(pool::Error::Zpl(zpl::Error::Dmu(below)));
+    let name = "letter".to_owned();
+    let place = Place::Entry { objset: 54, object: 7, name };
+    assert_eq!((error.kind(), error.place()), (&ErrorKind::Exists, Some(&place)));
+    assert_eq!(place.to_string(), "objset 54 object 7 entry 'letter'");
+    // A pool that is full is not the object's matter.
+    let error = of(dmu::ErrorKind::NoSpace);
+    assert_eq!((error.place(), error.object_refusal()), (None, None));
+}
+
+#[test]
 fn what_is_too_much_for_memory_is_no_damage() {
     let of = |kind| Error::from(dmu::Error { objset: 1, object: 2, kind });
     assert_eq!(of(dmu::ErrorKind::Memory).kind(), &ErrorKind::TooLarge);

@@ -6,11 +6,11 @@ use std::{fmt, io};
 /// A range of a file that could not be read.
 #[derive(Clone, Debug)]
 pub struct Lost {
-    /// First byte.
+    /// Its first byte, from the beginning of the file.
     pub offset: u64,
-    /// Bytes.
+    /// How many bytes it has.
     pub length: u64,
-    /// Why.
+    /// Why it cannot be read, in words.
     pub cause: String,
 }
 

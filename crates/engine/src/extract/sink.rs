@@ -242,7 +242,7 @@ pub enum Linked {
     Unsupported(io::Error),
 }
 
-/// A type of files, for people.
+/// A file of this type in the words of a sentence, such as "a directory".
 #[must_use]
 pub fn kind_phrase(kind: FileKind) -> &'static str {
     match kind {

@@ -42,9 +42,9 @@ use vdev::{NodeRef, Reason, VdevState, VdevTree};
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub struct ImportVerdict<'c> {
-    /// It.
+    /// The pool that was found.
     pub candidate: &'c Candidate,
-    /// Its state.
+    /// The state that it would be opened in.
     pub state: VdevState,
     /// What is wrong.
     pub trouble: ImportIssue,

@@ -74,8 +74,8 @@ pub enum ImportedPool {
 }
 
 impl Import {
-    /// Of this pool, in the way that `options` say, under the name that its labels have. A pool of
-    /// a version from before features is only read.
+    /// An import of this pool as `options` say, under the name that its labels have. A pool of a
+    /// version from before features is only read.
     #[must_use]
     pub fn new(candidate: Candidate, options: ImportOptions) -> Self {
         let places = options.open.search.paths.clone();

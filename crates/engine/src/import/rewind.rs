@@ -124,9 +124,9 @@ impl Rewind {
         })
     }
 
-    /// How a pool whose newest state cannot be read gets an earlier one: how far is to be looked,
-    /// when that state was written, and the seconds from then to the newest. Each state is looked
-    /// at once.
+    /// How a pool whose newest state cannot be read gets an earlier one: how far to look for it,
+    /// when it was written (in seconds since 1970), and how many seconds of changes are lost.
+    /// `None` when the newest one can be read, or none can. Each state is looked at once.
     #[must_use]
     pub fn recovery(
         candidate: &Candidate,

@@ -39,7 +39,7 @@ const ERRORS_BYTES: usize = 16 << 20;
 pub struct FoundFile {
     /// Path from the root, without a slash in front; `.` for the root itself.
     pub path: Vec<u8>,
-    /// Its object.
+    /// The number of its object.
     pub object: u64,
 }
 

@@ -37,7 +37,7 @@ pub struct Add {
 }
 
 impl Add {
-    /// The vdevs, spares and cache devices of a layout.
+    /// Adds the vdevs, spares and cache devices of a layout.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         Self { layout, ashift: None, despite_mismatch: false, despite_ashift: false }

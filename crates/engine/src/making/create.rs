@@ -51,7 +51,7 @@ pub struct CreatePool {
 }
 
 impl CreatePool {
-    /// Of the vdevs of `layout`, in the way that `options` say.
+    /// A pool of the vdevs of `layout`, made as `options` say.
     #[must_use]
     pub fn new(layout: Layout, options: CreateOptions) -> Self {
         let options = CreateOptions { tops: layout.tops.clone(), ..options };

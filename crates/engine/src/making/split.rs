@@ -33,7 +33,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// These sides ([`DeviceNames::sides_to_split`]), as a pool of this name.
+    /// A split of these sides ([`DeviceNames::sides_to_split`]) into a pool of this name.
     ///
     /// [`DeviceNames::sides_to_split`]: crate::pools::DeviceNames::sides_to_split
     ///

@@ -121,8 +121,9 @@ impl DeviceRole {
     }
 }
 
-/// The devices of a pool that was found which are called so, by guid, by path, as `path_of` makes
-/// one of a name, or by the last part of the path.
+/// The guids of those devices of a pool, which was found and is not open, that have one of these
+/// names: the guid in decimal, the path that `path_of` makes of the name, or the last part of the
+/// path. A name that no device has is left out.
 #[must_use]
 pub fn named_leaves(
     candidate: &Candidate,

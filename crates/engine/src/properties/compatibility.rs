@@ -10,7 +10,7 @@ use pool::live::{CreateOptions, keeps_writable};
 use pool::{Condition, Pool};
 use std::collections::BTreeSet;
 
-/// Largest file in bytes.
+/// Bytes that a file of features may have; a longer one is refused.
 pub const FILE_MAX: usize = 16 << 10;
 
 /// Features that may be enabled.
@@ -22,16 +22,16 @@ pub enum FeatureSet {
     Only(BTreeSet<&'static str>),
 }
 
-/// What a value asks for.
+/// The meaning of a value of the property `compatibility`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compatibility<'v> {
-    /// It is said here.
+    /// These features, whatever files say.
     Known(FeatureSet),
     /// The features that these files have in common.
     Files(Vec<&'v str>),
 }
 
-/// Reads a value.
+/// Reads a value of the property. Whether its files exist is for the caller to see.
 #[must_use]
 pub fn parse(value: &str) -> Compatibility<'_> {
     match value {

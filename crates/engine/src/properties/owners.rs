@@ -6,7 +6,8 @@ use pool::live::LivePool;
 use zpl::write::QuotaKind;
 use zpl::{Filesystem, SpaceKind, SpaceRow};
 
-/// What such a property says.
+/// What a property of a user, group or project says: the part of its name between the kind of the
+/// owner and `@`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnerFigure {
     /// Bytes that are used.
@@ -106,7 +107,7 @@ pub struct OwnerQuota {
     pub what: QuotaKind,
     /// The number of the owner.
     pub owner: u64,
-    /// 0: none.
+    /// Bytes, or a number of objects; 0: there is no limit any more.
     pub value: u64,
 }
 
