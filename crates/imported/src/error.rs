@@ -34,9 +34,21 @@ pub enum Error {
     },
 }
 
-/// Why a known pool's devices are not found.
+/// Why a pool is not found by its name, or is not to be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
+    /// No pool of this name, or in it, is known.
+    #[error("no pool '{name}' is imported")]
+    NotKnown {
+        /// The pool.
+        name: String,
+    },
+    /// It was imported to be read only.
+    #[error("pool '{name}' was imported to be read only")]
+    ReadOnly {
+        /// The pool.
+        name: String,
+    },
     /// One of them may not be read.
     #[error("its device {} cannot be read", path.display())]
     Denied {
@@ -54,7 +66,7 @@ pub enum LookError {
         /// The pool.
         name: String,
     },
-    /// The search failed.
+    /// The search failed, or the name means no pool, or several.
     #[error(transparent)]
     Search(#[from] engine::Error),
 }

@@ -14,7 +14,8 @@
 //! that other file too, which only an import from that file reads.
 //!
 //! Files are replaced as a whole, under a lock; a damaged one is put aside. A known pool's devices
-//! are looked for where they were, and elsewhere when they are not there ([`look_for`]).
+//! are looked for where they were, and elsewhere when they are not there ([`look_for`]). What a
+//! name means is in [`KnownPools::by_name`], and how its pool is opened for writing in [`Opening`].
 //!
 //! **Invariant:** reads no environment variable and prints nothing: what a user should know goes to
 //! an observer ([`Notice`]). Nothing on the devices is changed.
@@ -25,6 +26,7 @@ mod error;
 mod file;
 mod found;
 mod importing;
+mod opening;
 mod remembered;
 mod warnings;
 
@@ -33,6 +35,7 @@ pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
 pub use found::{Found, Listed, is_gone, left_aside, look_for, look_for_any, unread};
 pub use importing::{Importing, OtherConflicts};
+pub use opening::{Opening, SearchScope, written};
 pub use remembered::{CacheEntryOptions, InvalidPath};
 pub use warnings::Warnings;
 

@@ -1,7 +1,9 @@
-//! The settings of an import that are remembered, apart from the pool itself.
+//! The settings of an import that are remembered, apart from the pool itself, and shown as its
+//! properties.
 
 use crate::{Cachefile, Known};
 use engine::config::{NvList, NvValue};
+use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::properties::pool::PoolSetting;
 
 /// The settings of an import that are remembered.
@@ -20,6 +22,29 @@ pub enum InvalidPath {
     Cachefile(String),
     /// Of the folder below which mount points are shown.
     Altroot(String),
+}
+
+impl Known {
+    /// Puts into the properties of the pool what is in no label of it, because it was given when
+    /// the pool was imported.
+    pub fn complete(&self, properties: &mut [PoolProperty]) {
+        let mut set = |name: &str, value: &str, source| {
+            for property in properties.iter_mut().filter(|p| p.name == name) {
+                value.clone_into(&mut property.value);
+                property.source = source;
+            }
+        };
+        if self.is_readonly() {
+            set("readonly", "on", PoolPropertySource::None);
+        }
+        match self.cachefile() {
+            Cachefile::Usual => {}
+            Cachefile::None => set("cachefile", "none", PoolPropertySource::Local),
+            Cachefile::At(path) => {
+                set("cachefile", &path.to_string_lossy(), PoolPropertySource::Local);
+            }
+        }
+    }
 }
 
 impl CacheEntryOptions {

@@ -18,6 +18,8 @@ pub enum Error {
     Pool(pool::Error),
     /// There is no such dataset, or it cannot be read.
     Dataset(engine::inside::dsl::Error),
+    /// A snapshot cannot be sent.
+    Send(engine::Error),
     /// There is no such file, or it cannot be read.
     File(engine::inside::zpl::Error),
     /// What a path names is not a regular file.
@@ -39,6 +41,7 @@ impl fmt::Display for Error {
             Self::Usage(what) => f.write_str(what),
             Self::Pool(e) => e.fmt(f),
             Self::Dataset(e) => e.fmt(f),
+            Self::Send(e) => e.fmt(f),
             Self::File(e) => e.fmt(f),
             Self::NotAFile(path) => write!(f, "{path}: not a regular file"),
             Self::Device { path, .. } => write!(f, "cannot open {}", path.display()),
@@ -59,6 +62,12 @@ impl std::error::Error for Error {
 impl From<pool::Error> for Error {
     fn from(e: pool::Error) -> Self {
         Self::Pool(e)
+    }
+}
+
+impl From<engine::Error> for Error {
+    fn from(e: engine::Error) -> Self {
+        Self::Send(e)
     }
 }
 

@@ -28,6 +28,14 @@ pub struct LabelOptions {
     pub uberblocks: u8,
 }
 
+/// The path of a device as it is named: `sda` is `/dev/sda`, unless a file here has that name.
+#[must_use]
+pub fn device(word: &str) -> PathBuf {
+    let known = Path::new("/dev").join(word);
+    let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
+    if is_short { known } else { PathBuf::from(word) }
+}
+
 /// Prints the labels of a device and of the ZFS partitions on it; whether there is one.
 ///
 /// # Errors

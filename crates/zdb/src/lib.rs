@@ -20,6 +20,7 @@
 //! [`Output`] that was given.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod block;
 mod blocks;
 mod bonus;
@@ -48,13 +49,14 @@ mod zap;
 mod zil;
 mod znode;
 
+pub use backup::backup;
 pub use block::{embedded, read as block};
 pub use config::cached;
 pub use copy::{File, Target};
 pub use ddt::summary as dedup_summary;
 pub use dump::{Dump, Output};
 pub use error::{Error, Result};
-pub use label::{LabelOptions, dump as labels};
+pub use label::{LabelOptions, device, dump as labels};
 
 use engine::Pool;
 

@@ -6,6 +6,7 @@ use crate::session::Session;
 use clap::Args;
 use engine::pools::{PoolFacts, newer_txg};
 use engine::{OpenOptions, Pool};
+use imported::SearchScope;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,16 +43,6 @@ impl Wait {
         let text = text.to_string_lossy();
         seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is '{text}': {why}")))
     }
-}
-
-/// Where a pool is looked for that is not known, when no places are named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SearchScope {
-    /// Nowhere.
-    #[default]
-    Known,
-    /// Where devices usually are; destroyed pools count too.
-    Anywhere,
 }
 
 /// How to find and open a pool.

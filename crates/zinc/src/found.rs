@@ -1,20 +1,14 @@
-//! Finding pools: those that are known by their names, any others in the places given with `-d`.
-//!
-//! A known pool's devices are looked for where they were, and when some are not there, in the
-//! folders they were in and the usual places for devices, by guid. A name that is not known is
-//! looked for nowhere, as with OpenZFS, but by verbs that only read and are meant for pools that
-//! are not imported ([`SearchScope::Anywhere`]).
+//! Finding pools: as [`imported`] does ([`imported::KnownPools::by_name`]), with the servers that
+//! have pools which are not known, and the words for what is not found.
 
-use crate::args::SearchScope;
 use crate::failure::Failure;
-use crate::places::{candidates, import_places};
+use crate::places::{candidates, import_places, searched};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{foreign_servers, known};
 use engine::datasets::pool_of;
-use engine::pools::{Choice, Destroyed};
 use engine::{Candidate, Error, ErrorKind};
-use imported::{Found, Known};
+use imported::{Found, Known, LookError, SearchScope};
 use std::path::PathBuf;
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
@@ -24,26 +18,28 @@ pub fn find(
     name: &str,
     reach: SearchScope,
 ) -> Result<Found, Failure> {
-    if search.is_empty() {
-        if let Some(known) = known::pools(session).find(name) {
-            return look_for(session, known);
-        }
-        // It is served without having been imported.
-        if let Some(mut server) = Server::find(session, &[], name)? {
-            return find(session, &server.devices()?, name, reach);
-        }
-        if reach == SearchScope::Known {
-            return Err(not_known(session, name));
-        }
-    }
-    let destroyed = match reach {
-        SearchScope::Known => Destroyed::ByGuid,
-        SearchScope::Anywhere => Destroyed::IfNoOther,
+    let look = |reach| {
+        searched(session, search, |search| known::pools(session).by_name(name, search, reach))
     };
-    let choice = Choice::of(pool_of(name)).destroyed(destroyed);
-    let chosen = choice.among(candidates(session, search)?, search);
-    let found = chosen.map(|c| Found::at_place(&known::pools(session), c));
-    found.map_err(|e| foreign_servers::explain(session, e.into(), name))
+    // Servers are tried before what is not imported.
+    let first = if search.is_empty() { SearchScope::Known } else { reach };
+    let found = match look(first) {
+        Err(LookError::NotKnown { .. }) => {
+            // It is served without having been imported.
+            if let Some(mut server) = Server::find(session, &[], name)? {
+                return find(session, &server.devices()?, name, reach);
+            }
+            match reach {
+                SearchScope::Known => return Err(not_known(session, name)),
+                SearchScope::Anywhere => look(reach),
+            }
+        }
+        found => found,
+    };
+    found.map_err(|e| match e {
+        LookError::Search(e) => foreign_servers::explain(session, e.into(), name),
+        e => e.into(),
+    })
 }
 
 /// All known pools, or all in the places that are named, but destroyed ones and those of these

@@ -8,7 +8,7 @@ use crate::places::import_places;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::pool_of;
-use engine::pools::{PoolProperty, PoolPropertySource};
+use engine::pools::PoolProperty;
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
 use std::path::{Path, PathBuf};
 use term::escape::word;
@@ -82,23 +82,7 @@ pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
 /// Adds properties that are in no label of a pool, because they were given when the pool was
 /// imported here.
 pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
-    let Some(known) = pools(session).by_guid(guid) else { return };
-    let mut set = |name: &str, value: &str, source| {
-        for property in properties.iter_mut().filter(|p| p.name == name) {
-            value.clone_into(&mut property.value);
-            property.source = source;
-        }
-    };
-    if known.is_readonly() {
-        set("readonly", "on", PoolPropertySource::None);
-    }
-    match known.cachefile() {
-        Cachefile::Usual => {}
-        Cachefile::None => set("cachefile", "none", PoolPropertySource::Local),
-        Cachefile::At(path) => {
-            set("cachefile", &path.to_string_lossy(), PoolPropertySource::Local);
-        }
-    }
+    pools(session).by_guid(guid).iter().for_each(|known| known.complete(properties));
 }
 
 /// Why a pool gets no name here; `doing` begins the message.
@@ -150,6 +134,12 @@ impl From<LookError> for Failure {
             LookError::Destroyed { name } => Self::opening(&name, "no such pool")
                 .because("its labels say that it was destroyed")
                 .hint(format!("`zinc zpool export -f {}` forgets it", word(&name))),
+            LookError::NotKnown { name } => Self::opening(&name, "no such pool"),
+            LookError::ReadOnly { name } => {
+                Self::refused(&format!("cannot change '{name}'"), "pool is read-only")
+                    .because("it was imported with -o readonly=on")
+                    .hint("export it, and import it without that option")
+            }
             LookError::Search(e) => e.into(),
         }
     }

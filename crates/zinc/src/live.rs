@@ -1,20 +1,20 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
-use crate::args::{OpenArgs, PoolArgs, SearchScope, Wait};
+use crate::args::{OpenArgs, PoolArgs, Wait};
 use crate::failure::{Failure, one_line};
 use crate::found;
 use crate::progress::while_showing;
-use crate::queue;
+use crate::queue::{self, Others};
 use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, served, ui};
 use clap::Args;
-use engine::devices::read_text;
+use engine::devices::{AnyDevices, read_text};
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::pools::named_leaves;
-use engine::{Error, Hint, LivePool, OpenOptions, Progress};
-use imported::Found;
+use engine::{Error, Hint, LivePool, OpenOptions, Progress, Rt};
+use imported::{Found, Opening, SearchScope};
 use std::path::{Path, PathBuf};
 use term::escape::word;
 
@@ -202,14 +202,15 @@ pub fn take(
     if let Some(log) = &how.tuning.log {
         history::check(session, log)?;
     }
-    let mut find = find;
-    let find = || changeable(find()?);
     let options = |found: &Found| {
+        ui::runs_on(session);
         let mut options = import_options(session, found, how, tunables);
         adjust(&mut options);
         options
     };
-    let (found, pool) = queue::take(session, how.wait, find, options)?;
+    let (list, others) = (known::pools(session), Others::new(session, how.wait)?);
+    let opening = Opening::new(&list, find, options);
+    let (found, pool) = opening.open(&Rt::real(), &AnyDevices::default(), &others)?;
     if let Some(what) = found::warning(&found) {
         let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
         ui::error(session, &text);
@@ -221,19 +222,6 @@ pub fn take(
     Ok((found, pool))
 }
 
-/// Refuses to change what was imported to be read only.
-fn changeable(found: Found) -> Result<Found, Failure> {
-    match found.listed.known().filter(|known| known.is_readonly()) {
-        Some(known) => {
-            let doing = format!("cannot change '{}'", known.name());
-            Err(Failure::refused(&doing, "pool is read-only")
-                .because("it was imported with -o readonly=on")
-                .hint("export it, and import it without that option"))
-        }
-        None => Ok(found),
-    }
-}
-
 /// How a pool that was found is opened for writing.
 fn import_options(
     session: &Session,
@@ -243,24 +231,21 @@ fn import_options(
 ) -> ImportOptions {
     let mut open = options(session, &[], how.cache_mib);
     open.txg = how.txg;
-    found.complete(&mut open);
-    ImportOptions {
+    found.import_options(ImportOptions {
         hostid: host::id(),
         hostname: host::name(),
         tunables: tunables.to_vec(),
-        // A device that was only looked at in another place stays where it is for its host.
-        adopt_paths: found.is_known(),
         ignore_limits: session.user() == 0,
         user: session.user(),
         give_up: named_leaves(&found.candidate, &how.give_up, |name| session.path(name.as_ref())),
         ..ImportOptions::new(open)
-    }
+    })
 }
 
 /// Whether [`take`] would open for writing what was found, which is left as it is.
-pub fn check(session: &Session, found: Found, how: &LiveOptions) -> Result<(), Failure> {
-    let found = changeable(found)?;
-    let options = import_options(session, &found, how, &[]);
+pub fn check(session: &Session, found: &Found, how: &LiveOptions) -> Result<(), Failure> {
+    found.check_changeable()?;
+    let options = import_options(session, found, how, &[]);
     queue::check(session, how.wait, &found.candidate, &options)
 }
 
@@ -323,7 +308,6 @@ pub fn change_announced<T>(
         found::find(session, search, name, SearchScope::Known)
     };
     let (found, pool) = take(session, find, how, &tunables, |_| {})?;
-    let was_exported = found.is_exported();
     let announce = |paths: &[PathBuf]| found.announce(&known::pools(session), paths);
     let result = act(&pool, &announce);
     let logged = match result.is_ok() {
@@ -335,8 +319,7 @@ pub fn change_announced<T>(
     }
     // A failed report does not keep the pool open.
     let shown = if result.is_ok() { print_txgs(session, &pool, how) } else { Ok(()) };
-    found.refresh(&known::pools(session), &pool);
-    let left = if was_exported { pool.export() } else { pool.close() };
+    let left = found.leave(&known::pools(session), pool);
     let result = result?;
     logged?;
     shown?;

@@ -1,14 +1,14 @@
 //! How verbs that only look open pools: those that are served where they are held, the others here,
 //! when no process writes to them any more.
 
-use crate::args::{PoolArgs, SearchScope, Wait};
+use crate::args::{PoolArgs, Wait};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{foreign_servers, found, known, queue, ui};
 use engine::datasets::pool_of;
 use engine::{LivePool, Pool};
-use imported::{Found, Known};
+use imported::{Found, Known, SearchScope};
 
 impl PoolArgs {
     /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys. One

@@ -10,16 +10,23 @@ use std::path::PathBuf;
 /// The pools that are or were in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the
 /// usual ones.
 pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
-    let mut found = Candidate::group(&labelled(session, search)?);
-    found.retain(Candidate::was_written);
-    Ok(found)
+    Ok(searched(session, search, imported::written)?)
 }
 
 /// Devices in these places that have labels of pools.
 pub fn labelled(session: &Session, search: &[PathBuf]) -> Result<Vec<FoundLeaf>, Failure> {
+    Ok(searched(session, search, scan)?)
+}
+
+/// Does what `look` does in these places, and says which of them were slow to answer.
+pub fn searched<T, E>(
+    session: &Session,
+    search: &[PathBuf],
+    look: impl FnOnce(&SearchOptions) -> Result<T, E>,
+) -> Result<T, E> {
     let paths = search.iter().map(|p| session.path(p)).collect();
     let options = SearchOptions { paths, ..SearchOptions::default() };
-    let found = scan(&options)?;
+    let found = look(&options)?;
     for (path, took) in options.source.take_slow() {
         let (path, seconds) = (path.display(), took.as_secs());
         ui::note(session, &format!("warning: {path} took {seconds} seconds to answer"));

@@ -1,6 +1,6 @@
 //! `zinc repair`: a plan, and with `--yes` what it says.
 
-use crate::args::{SearchScope, Wait};
+use crate::args::Wait;
 use crate::cmd::verb::Verb;
 use crate::failure::{Failure, ISSUES};
 use crate::progress::while_showing;
@@ -10,6 +10,7 @@ use engine::devices::{AnyDevices, DeviceSource};
 use engine::live::ImportOptions;
 use engine::repair::{RepairOptions, repair, undo};
 use engine::{Error, OpenOptions, Progress};
+use imported::SearchScope;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;

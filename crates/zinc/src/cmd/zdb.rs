@@ -4,16 +4,15 @@
 //! that cannot be read or decoded are reported in their place, the dump continues, and the exit
 //! code is 1.
 
-use crate::args::{OpenArgs, SearchScope};
+use crate::args::OpenArgs;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::found;
 use crate::session::Session;
 use crate::target::Output;
 use crate::{known, ui};
-use engine::send::{Forms, Send};
-use engine::{OpenOptions, Pool, Progress};
-use imported::Found;
+use engine::{OpenOptions, Pool};
+use imported::{Found, SearchScope};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use zdb::{Dump, LabelOptions, Modes};
@@ -128,34 +127,6 @@ fn usage() -> Failure {
     Failure::usage("zdb: name a pool, a dataset or, with -l, a device")
 }
 
-/// The path of a device: `sda` is `/dev/sda` unless a file here has that name.
-fn device(word: &str) -> PathBuf {
-    let known = Path::new("/dev").join(word);
-    let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
-    if is_short { known } else { PathBuf::from(word) }
-}
-
-/// Writes a snapshot, by the number of its object set, as a stream.
-fn send(session: &Session, pool: &Pool, name: &str, rest: &[String]) -> Result<bool, Failure> {
-    let flags = rest.first().map_or("", String::as_str);
-    let number = name.split_once('/').and_then(|(_, number)| number.parse().ok());
-    let (Some(number), true) = (number, flags.chars().all(|c| "ecLw".contains(c))) else {
-        return Err(Failure::usage(
-            "zdb: want -B POOL/NUMBER [FLAGS], of the letters e, c, L and w",
-        ));
-    };
-    let forms = Forms {
-        large_blocks: flags.contains('L'),
-        compressed: flags.contains('c'),
-        embedded: flags.contains('e'),
-        raw: flags.contains('w'),
-    };
-    let snapshot = pool.datasets().name_of(number)?;
-    let out = Terminal(session);
-    Send::new(pool, &snapshot, None, forms)?.run(out, &Progress::new())?;
-    Ok(true)
-}
-
 /// Standard output.
 struct Terminal<'a>(&'a Session);
 
@@ -257,7 +228,10 @@ impl Args {
                 return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
             }
             (true, blocks) => blocks.iter().try_for_each(|spec| zdb::block(d, &pool, spec))?,
-            (false, rest) if self.backup => return send(session, &pool, first, rest),
+            (false, rest) if self.backup => {
+                let letters = rest.first().map_or("", String::as_str);
+                zdb::backup(&pool, first, letters, Terminal(session))?;
+            }
             (false, _) if self.lookup || self.copy => {
                 self.dump_file(session, d, &pool, first, rest)?;
             }
@@ -300,7 +274,7 @@ impl Args {
         };
         let mut any = false;
         for path in &self.args {
-            any |= zdb::labels(d, &device(path), wanted)?;
+            any |= zdb::labels(d, &zdb::device(path), wanted)?;
         }
         Ok(any)
     }
@@ -363,6 +337,7 @@ impl From<zdb::Error> for Failure {
             zdb::Error::Usage(what) => Self::usage(format!("zdb: {what}")),
             zdb::Error::Pool(e) => e.into(),
             zdb::Error::Dataset(e) => e.into(),
+            zdb::Error::Send(e) => e.into(),
             zdb::Error::File(e) => e.into(),
             zdb::Error::Device { ref cause, .. } => {
                 Self::new(e.to_string()).because(cause.to_string())

@@ -4,10 +4,10 @@ use super::Session;
 use control::SilentServers;
 use control::sink::OutputState;
 use control::stream::Stream;
+use engine::pools::NoWriters;
 use hostfs::users::Names;
 use imported::Warnings;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 use std::sync::mpsc::Sender;
@@ -68,13 +68,13 @@ impl Process {
     }
 }
 
-/// Shared locks that are kept until the process ends.
+/// Pools that no process writes to until this one ends.
 #[derive(Default)]
-pub struct KeptLocks(Mutex<Vec<File>>);
+pub struct KeptLocks(Mutex<Vec<NoWriters>>);
 
 impl KeptLocks {
-    /// Keeps those of these files.
-    pub fn keep(&self, files: Vec<File>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(files);
+    /// Keeps writers from this one.
+    pub fn keep(&self, pool: NoWriters) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(pool);
     }
 }

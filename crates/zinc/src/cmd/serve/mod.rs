@@ -21,7 +21,6 @@ mod handler;
 mod reading;
 mod web;
 
-use crate::args::SearchScope;
 use crate::args::require_pool_name;
 use crate::cmd::verb::Verb;
 use crate::exports::Exports;
@@ -45,7 +44,7 @@ use control::{Endpoint, Server, SocketFile};
 use engine::{LivePool, OpenPool};
 use handler::{Exported, Service};
 use hostfs::notify;
-use imported::Listed;
+use imported::{Listed, SearchScope};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write as _;

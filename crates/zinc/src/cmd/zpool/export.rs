@@ -1,7 +1,6 @@
 //! `zinc zpool export` and `zinc zpool destroy`: the two ways to end with a pool.
 
 use super::each;
-use crate::args::SearchScope;
 use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure};
 use crate::found;
@@ -14,7 +13,7 @@ use crate::session::Session;
 use crate::ui;
 use engine::pools::{CandidateState, Choice, Destroyed};
 use engine::{Candidate, Error, LivePool};
-use imported::{Found, Known};
+use imported::{Found, Known, SearchScope};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,6 +1,5 @@
 //! Options by which a pool that cannot be read goes back to an earlier txg.
 
-use crate::args::SearchScope;
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs, LiveOptions};
 use crate::local_time::local;
@@ -8,6 +7,7 @@ use crate::session::Session;
 use crate::{found, served, ui};
 use engine::pools::{Rewind, RewindReach};
 use engine::{Candidate, OpenOptions};
+use imported::SearchScope;
 use views::import::RewindKind;
 
 /// Whether a pool may go back, and how far.
@@ -80,7 +80,7 @@ impl RewindArgs {
         };
         if self.is_plan {
             let txg = back.as_ref().map(|(txg, _)| *txg);
-            live::check(session, found, &LiveOptions { txg, ..live.options.clone() })?;
+            live::check(session, &found, &LiveOptions { txg, ..live.options.clone() })?;
             back.iter().for_each(|(_, text)| ui::out(session, text));
         }
         Ok(back)

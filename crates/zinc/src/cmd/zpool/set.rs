@@ -2,7 +2,6 @@
 
 use super::each;
 use super::settings::{self, PoolSetting};
-use crate::args::SearchScope;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::found;
@@ -17,8 +16,7 @@ use engine::features;
 use engine::live::StoredPropertyValue;
 use engine::properties::compatibility::FeatureSet;
 use hostfs::compatibility;
-use imported::Cachefile;
-use imported::Found;
+use imported::{Cachefile, Found, SearchScope};
 use std::process::ExitCode;
 use views::upgrade::{self, MissingFeatures};
 
