@@ -10,7 +10,9 @@
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -39,7 +41,7 @@ pub fn program(path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The system's error.
-pub fn wait_while(mut child: Child, is_wanted: impl Fn() -> bool) -> io::Result<ExitStatus> {
+fn wait_while(mut child: Child, is_wanted: impl Fn() -> bool) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -51,6 +53,27 @@ pub fn wait_while(mut child: Child, is_wanted: impl Fn() -> bool) -> io::Result<
             let _ = kill_process_group(group, Signal::KILL);
         }
         std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Runs a command of the user's with the shell, in this folder, with these files for its output
+/// and its errors, and nothing to read. With `is_wanted` it is ended as a whole when it is not
+/// wanted any more.
+///
+/// # Errors
+/// The system's error.
+pub fn run_shell(
+    command: &str,
+    folder: &Path,
+    [output, errors]: [OwnedFd; 2],
+    is_wanted: Option<&dyn Fn() -> bool>,
+) -> io::Result<ExitStatus> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(folder);
+    shell.stdin(Stdio::null()).stdout(output).stderr(errors);
+    match is_wanted {
+        Some(is_wanted) => wait_while(shell.process_group(0).spawn()?, is_wanted),
+        None => shell.spawn()?.wait(),
     }
 }
 
@@ -104,5 +127,30 @@ impl Hook {
             }
             _ => false,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, pipe};
+
+    #[test]
+    fn a_shell_says_how_it_ended_and_is_ended_with_what_it_started() {
+        let run = |command: &str, is_wanted: Option<&dyn Fn() -> bool>| {
+            let (mut from, to) = pipe().unwrap();
+            let files = [to.try_clone().unwrap().into(), to.into()];
+            let status = run_shell(command, Path::new("/"), files, is_wanted).unwrap();
+            let mut text = String::new();
+            // The end comes when the last process that could write is gone.
+            from.read_to_string(&mut text).unwrap();
+            (status, text)
+        };
+        let (status, text) = run("pwd; exit 3", None);
+        assert_eq!((status.code(), text.as_str()), (Some(3), "/\n"));
+        let began = Instant::now();
+        let (status, _) = run("sleep 600 & sleep 600", Some(&|| false));
+        assert!(!status.success() && began.elapsed() < Duration::from_secs(60));
+        assert!(run("true", Some(&|| true)).0.success());
     }
 }

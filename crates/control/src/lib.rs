@@ -17,7 +17,8 @@
 //! servers did not answer. [`held`] lets go what is held for clients while their commands run.
 //! `presence` tracks whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it, and [`input`] reads its
-//! input, [`feed`] the input requested of another user's client. `http` has pages for monitoring
+//! input, [`feed`] the input requested of another user's client, and what that one is shown is
+//! [`Captured`]. A [`CommandLine`] is what a client has run. `http` has pages for monitoring
 //! systems and browsers. [`log`] writes the log of a server, and [`hook`] runs a command of the
 //! administrator's for events. [`again`] starts this program once more, and [`keeper`] supervises
 //! processes. Why it is like this: `docs/decisions/0012-control-socket.md`.
@@ -28,7 +29,9 @@
 
 pub mod again;
 mod caller;
+mod captured;
 mod client;
+mod command_line;
 pub mod feed;
 pub mod held;
 pub mod hook;
@@ -48,7 +51,9 @@ pub mod stream;
 mod wire;
 
 pub use caller::Caller;
+pub use captured::Captured;
 pub use client::{CallError, Client};
+pub use command_line::CommandLine;
 pub use others::{ForeignServer, foreign_servers};
 pub use place::{Endpoint, PlaceError};
 pub use presence::{ClientWatch, Presence};

@@ -102,13 +102,13 @@ impl Found {
 /// ```
 /// use engine::live::ImportOptions;
 /// use engine::pools::WaitUpTo;
-/// use engine::{NewPool, OpenOptions, Rt, SearchOptions};
+/// use engine::{Error, NewPool, OpenOptions, Rt, SearchOptions};
 /// use imported::{KnownPools, LookError, Opening, SearchScope};
 /// use std::time::Duration;
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let image = folder.path().join("pool.img");
-/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export().map_err(Error::from)?;
 /// let list = KnownPools::in_folder(Some(folder.path().join("state")), |_| {});
 /// let search = SearchOptions { paths: vec![image], ..SearchOptions::default() };
 /// let source = search.source.clone();

@@ -15,6 +15,8 @@ use engine::inside::check;
 use engine::inside::check::{CheckOptions, Verify};
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Progress, Rng, Xoshiro256};
+use serde_json::{Value, json as value};
+use std::fmt::Write as _;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +56,25 @@ pub struct Advice {
     pub set: String,
     /// Why.
     pub because: String,
+}
+
+/// The advice for the pool of this name as text; `is_given`: the user chose the disk.
+#[must_use]
+pub fn text(pool: &str, disk: &Preset, is_given: bool, advice: &[Advice]) -> String {
+    let how = if is_given { "as you say" } else { "assumed; see --disk" };
+    let mut out = format!("{pool}: disks like {} ({how})\n", disk.description);
+    for advice in advice {
+        let _ = write!(out, "\n{}\n    because {}\n", advice.set, advice.because);
+    }
+    out
+}
+
+/// The same as JSON.
+#[must_use]
+pub fn json(pool: &str, disk: &Preset, advice: &[Advice]) -> Value {
+    let one = |advice: &Advice| value!({ "set": advice.set, "because": advice.because });
+    let advice: Vec<Value> = advice.iter().map(one).collect();
+    value!({ "pool": pool, "disk": disk.name, "advice": advice })
 }
 
 /// Looks at a pool: its metadata is walked, its data is not read.

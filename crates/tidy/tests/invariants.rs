@@ -109,7 +109,7 @@ const KNOWN: [(&str, &[&str]); 18] = [
     ("exports", &["engine", "nbd", "term"]),
     ("mount", &["engine", "control"]),
     ("zdb", &["engine", "term"]),
-    ("lab", &["engine"]),
+    ("lab", &["engine", "term"]),
     ("nbd", &["connections", "nbdwire"]),
     ("archive", &[]),
     ("term", &["ondisk"]),

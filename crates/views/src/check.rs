@@ -1,6 +1,9 @@
 //! The result of `zinc check`, for people and for programs.
 
 mod consequence;
+mod txgs;
+
+pub use txgs::{txgs, txgs_value};
 
 use consequence::consequence;
 use engine::check::{BlockKind, Issue, Report, Severity, Sum, Totals};

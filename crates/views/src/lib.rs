@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`check`] | what a check found |
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
+//! | [`devices`] | why a device is not taken for a pool |
 //! | [`diff`] | changes between a snapshot and something later |
 //! | [`disks`] | names of disks |
 //! | [`errors`] | what is said of a failure |
@@ -18,6 +19,7 @@
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
 //! | [`keys`] | keys of encrypted datasets |
 //! | [`layout`] | what a new pool is made of |
+//! | [`listed`] | a pool in `zpool list` |
 //! | [`members`] | why a device that was named is not taken |
 //! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`naming`] | names of vdevs in tables |
@@ -51,6 +53,7 @@
 
 pub mod check;
 pub mod datasets;
+pub mod devices;
 pub mod diff;
 pub mod disks;
 pub mod errors;
@@ -66,6 +69,7 @@ pub mod iostat;
 pub mod json;
 pub mod keys;
 pub mod layout;
+pub mod listed;
 pub mod members;
 pub mod names;
 pub mod naming;

@@ -3,6 +3,10 @@
 //! A frame is made of sections. Where they have more lines than the screen, the long ones give way
 //! first, and print how many lines they have left out.
 
+mod series;
+
+pub use series::Series;
+
 use crate::stores;
 use engine::devices::price::Prices;
 use engine::live::TxgRecord;
@@ -15,7 +19,7 @@ use term::human::nicenum;
 /// Heights of a sparkline's columns.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Columns of a sparkline; this many points are kept.
-pub const POINTS: usize = 60;
+const POINTS: usize = 60;
 /// Columns of a bar.
 const BAR: usize = 24;
 /// Txgs shown by name.

@@ -99,6 +99,12 @@ impl Failure {
         self
     }
 
+    /// A message with its causes, and what to do.
+    pub fn of_words((what, causes, hint): views::devices::Words) -> Self {
+        let failure = causes.into_iter().fold(Self::new(what), Self::because);
+        hint.into_iter().fold(failure, Self::hint)
+    }
+
     /// Its pool can be shown, as far as it is known.
     #[must_use]
     pub fn of_closed(mut self, candidate: Candidate) -> Self {

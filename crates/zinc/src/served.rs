@@ -14,8 +14,7 @@ use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
 use ::mount::reading;
 use control::feed::StreamEnd;
-use control::protocol::word_to_json;
-use control::{CallError, Client, Endpoint, SocketFile, sink};
+use control::{CallError, Client, CommandLine, Endpoint, SocketFile, sink};
 use engine::config::LabelConfig;
 use engine::datasets::pool_of;
 use engine::devices::is_far;
@@ -23,7 +22,7 @@ use engine::live::{self, TxgRecord};
 use engine::pools::FoundLeaf;
 use engine::stats::{Snapshot, VdevStats};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -448,21 +447,15 @@ impl Server {
         output: BorrowedFd<'_>,
         is_part: bool,
     ) -> Result<RunOutcome, Failure> {
-        let args: Vec<Value> = words.iter().map(|a| word_to_json(a)).collect();
         // Of one that was removed, the name that it had: nothing can be found in it.
         let folder = std::env::current_dir().or_else(|_| std::fs::read_link("/proc/self/cwd"));
         let folder = folder.map_err(|e| {
             Failure::new("cannot find the current directory").because(e.to_string())
         })?;
         let known = ENVIRONMENT.iter();
-        let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
-        let environment: Map<String, Value> = known.collect();
-        let params = json!({
-            "args": args,
-            "folder": word_to_json(folder.as_os_str()),
-            "environment": environment,
-            "part": is_part,
-        });
+        let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?)));
+        let (args, environment) = (words.to_vec(), known.collect());
+        let params = CommandLine { args, folder, environment, is_part }.params();
         if self.is_other {
             return self.be_shown(session, params, output);
         }

@@ -38,9 +38,10 @@ pub use bytes::human;
 pub use dmu::{PoolFiles, PoolMethod};
 pub use plain::{PlainFiles, PlainMethod};
 pub use plan::{Layout, Plan};
-pub use report::{json, outcome, profile_table, table};
-pub use run::{Measured, Phase, RunResult, read, write};
-pub use sizes::Sizes;
+pub(crate) use report::profile_table;
+pub use report::{json, outcome, text};
+pub use run::{Measured, Moment, Phase, RunResult, Steps, read, write};
+pub use sizes::{Sizes, resume};
 pub use sweep::{Sweep, parse_bytes};
 pub use target::{Target, WhileWanted};
 

@@ -6,12 +6,43 @@ use super::run::{Measured, RunResult};
 use crate::outcome::{Chart, Outcome, Series};
 use engine::inside::zio::profile::{KindProfile, Profile, StageProfile, ThreadKind};
 use serde_json::{Value, json as value};
+use std::fmt::Write as _;
 use std::path::Path;
+use term::Table;
+
+/// The runs for a terminal: a line for each, their time stamps, whether they were verified, and
+/// where the threads of the engine spent their time. With `plain` sizes are bytes, otherwise they
+/// have suffixes.
+#[must_use]
+pub fn text(runs: &[RunResult], plain: bool, is_verified: bool) -> String {
+    let (headings, rows) = table(runs, plain);
+    let mut out = laid_out(&headings, &vec![true; headings.len()], rows);
+    let stamps: Vec<String> = runs.iter().map(|run| run.plan.seed.to_string()).collect();
+    let _ = writeln!(out, "timestamp {}", stamps.join(","));
+    if is_verified {
+        out += "verified: every byte is what was written\n";
+    }
+    for run in runs {
+        let Some(profile) = &run.profile else { continue };
+        if runs.len() > 1 {
+            let _ = writeln!(out, "\n{}", run.plan.seed);
+        }
+        let (headings, rows) = profile_table(profile);
+        let right: Vec<bool> = (0..headings.len()).map(|n| n > 0).collect();
+        out += &laid_out(&headings, &right, rows);
+    }
+    out
+}
+
+fn laid_out(headings: &[&str], right: &[bool], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new(headings, right, false);
+    rows.into_iter().for_each(|row| table.row(row));
+    table.text()
+}
 
 /// A table with a line for each run: its headings, and its cells as text. With `plain` sizes are
 /// bytes, otherwise they have suffixes.
-#[must_use]
-pub fn table(runs: &[RunResult], plain: bool) -> (Vec<&'static str>, Vec<Vec<String>>) {
+fn table(runs: &[RunResult], plain: bool) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let headings = vec![
         "THREADS",
         "REGIONS",
@@ -138,8 +169,7 @@ pub fn json(runs: &[RunResult]) -> Value {
 
 /// The profile in the columns of the study: headings, and a line for each kind of thread that did
 /// anything.
-#[must_use]
-pub fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>) {
+pub(crate) fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let headings = vec![
         "THREADS",
         "COUNT",
@@ -196,6 +226,9 @@ mod tests {
         assert_eq!(headings.len(), rows[0].len());
         let expected = ["4", "64", "128M", "2M", "128K", "128M", "8G", "24.576", "333.3", "-", "-"];
         assert_eq!(rows[0], expected);
-        assert_eq!(json(&[run])[0]["write"]["ios"], 4096);
+        assert_eq!(json(std::slice::from_ref(&run))[0]["write"]["ios"], 4096);
+        let text = text(&[run.clone(), run], true, true);
+        assert!(text.starts_with("THREADS") && text.contains(" 134217728 "), "{text}");
+        assert!(text.ends_with("timestamp 1,1\nverified: every byte is what was written\n"));
     }
 }

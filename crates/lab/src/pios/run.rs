@@ -77,6 +77,66 @@ struct Shared<'a> {
     longest: AtomicU64,
 }
 
+/// What is done in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The files are written; else an earlier run's are there.
+    pub write: bool,
+    /// They are read.
+    pub read: bool,
+    /// What is read is compared with what was written.
+    pub verify: bool,
+    /// They are removed afterwards, even after a failure.
+    pub remove: bool,
+}
+
+/// When a caller has something done of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the files are written or read.
+    Before,
+    /// Afterwards, before they are removed.
+    After,
+}
+
+impl Steps {
+    /// Makes a run; `at` is called at each moment.
+    ///
+    /// # Errors
+    /// The first failure of a step, or of `at`.
+    pub fn run<E: From<PiosError>>(
+        self,
+        rt: &Rt,
+        plan: Plan,
+        target: &dyn Target,
+        at: impl FnMut(Moment) -> Result<(), E>,
+    ) -> Result<RunResult, E> {
+        let result = self.load(rt, plan, target, at);
+        if self.remove {
+            // Also when something failed; the first failure is reported.
+            let removed = target.remove();
+            let result = result?;
+            removed?;
+            return Ok(result);
+        }
+        result
+    }
+
+    fn load<E: From<PiosError>>(
+        self,
+        rt: &Rt,
+        plan: Plan,
+        target: &dyn Target,
+        mut at: impl FnMut(Moment) -> Result<(), E>,
+    ) -> Result<RunResult, E> {
+        at(Moment::Before)?;
+        let written = self.write.then(|| write(rt, &plan, target)).transpose()?;
+        let found = self.read.then(|| read(rt, &plan, target, self.verify)).transpose()?;
+        at(Moment::After)?;
+        Ok(RunResult { plan, write: written, read: found, profile: None })
+    }
+}
+
 /// Writes all regions.
 ///
 /// # Errors

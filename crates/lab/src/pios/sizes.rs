@@ -1,6 +1,6 @@
 //! Runs, one for each combination of values.
 
-use super::{Layout, Plan, Result, Sweep};
+use super::{Layout, PiosError, Plan, Result, Sweep};
 
 /// The values of each size that runs go through.
 #[derive(Clone, Debug)]
@@ -41,6 +41,27 @@ impl Sizes {
         plans.iter().try_for_each(Plan::check)?;
         Ok(plans)
     }
+}
+
+/// Gives plans the time stamps of earlier runs whose files they read: one stamp for all, which are
+/// the same files read in several ways, or one for each plan. Without any they stay as they are.
+///
+/// # Errors
+/// It is another number of stamps.
+pub fn resume(plans: &mut [Plan], stamps: &[u64]) -> Result<()> {
+    match stamps {
+        [] => {}
+        [stamp] => plans.iter_mut().for_each(|plan| plan.seed = *stamp),
+        stamps if stamps.len() == plans.len() => {
+            plans.iter_mut().zip(stamps).for_each(|(plan, stamp)| plan.seed = *stamp);
+        }
+        stamps => {
+            let (stamps, runs) = (stamps.len(), plans.len());
+            let what = format!("-V names {stamps} time stamps, and the sizes make {runs} runs");
+            return Err(PiosError::new(what).hint("give one for all, or one for each run"));
+        }
+    }
+    Ok(())
 }
 
 /// Makes of each plan one for each value.
@@ -84,6 +105,14 @@ mod tests {
         let plans = sizes().plans(Layout::PerRegion, &usual).expect("plans");
         assert!(plans.iter().all(|p| p.offset == 0));
         let none = Sizes { threads: Sweep::one(0), ..sizes() };
+        let seeds = |stamps: &[u64]| {
+            let mut plans = plans.clone();
+            resume(&mut plans, stamps).map(|()| plans.iter().map(|p| p.seed).collect::<Vec<_>>())
+        };
+        assert_eq!(seeds(&[]), Ok(vec![7; 4]));
+        assert_eq!(seeds(&[5]), Ok(vec![5; 4]));
+        assert_eq!(seeds(&[1, 2, 3, 4]), Ok(vec![1, 2, 3, 4]));
+        assert!(seeds(&[1, 2]).is_err());
         assert!(none.plans(Layout::Shared, &usual).is_err());
     }
 }

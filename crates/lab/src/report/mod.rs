@@ -1,12 +1,15 @@
-//! Outcomes for people and programs: text for a terminal, one HTML page with charts, JSON.
+//! Outcomes for people and programs: text for a terminal, one HTML page with charts, JSON;
+//! and what there is to choose from.
 
 mod escape;
 mod html;
+mod lists;
 mod story;
 mod svg;
 mod text;
 
 pub use html::page;
+pub use lists::{experiments, presets, validations};
 pub use text::text;
 
 use crate::digits::figure;

@@ -266,7 +266,7 @@ fn limits(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     rows
 }
 
-/// What a txg writes is counted in one of so many slots, which txgs use in turn (`TXG_SIZE`).
+/// Slots in which txgs count, in turn, what they write (`TXG_SIZE`).
 const SLOTS: usize = 4;
 /// The second reading of the histogram of what is written. See the head of [`super`].
 const IN_ONE_SLOT: &str = "written, in one slot";

@@ -2,8 +2,10 @@
 
 mod internals;
 mod layout;
+mod series;
 #[cfg(test)]
 mod tests;
 
 pub use internals::{InternalTables, Style};
 pub use layout::{Histograms, Layout};
+pub use series::{Series, json};

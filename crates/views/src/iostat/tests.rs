@@ -1,6 +1,7 @@
 //! The printed layout, byte for byte: whole tables are in `snapshots/`.
 
 use super::layout::{Histograms, Layout, nicetime};
+use super::series::{Series, json};
 use engine::stats::ClassCounts;
 use engine::stats::{ClassStats, Histogram, Snapshot, VdevStats};
 
@@ -143,4 +144,27 @@ fn one_vdev_alone_is_not_moved_in() {
 fn times_are_whole() {
     let shown = [1, 999, 1000, 1023, 65_535, 1_048_575, 999_999_999, 137_438_953_471].map(nicetime);
     assert_eq!(shown, ["1ns", "999ns", "1us", "1us", "65us", "1ms", "999ms", "137s"]);
+}
+
+#[test]
+fn a_series_shows_the_last_interval_and_says_once_that_the_pool_is_suspended() {
+    let at = |ops: u64, suspended: Option<&str>| Snapshot {
+        pool: "tank".to_owned(),
+        suspended: suspended.map(str::to_owned),
+        vdevs: vec![vdev(1, "/dev/sda", "", vec![class("async_write", ops, 512, 1)])],
+        ..Snapshot::default()
+    };
+    let mut series = Series::default();
+    assert!(series.shown().is_none());
+    let rename = |now: &mut Snapshot| now.vdevs.iter_mut().for_each(|v| v.name = "sda".to_owned());
+    assert_eq!(series.add(at(1, None), rename), None);
+    let (all, is_since_open) = series.shown().expect("a snapshot");
+    assert!(is_since_open && all.vdevs[0].name == "sda");
+    assert!(series.devices().values().all(|path| path == "/dev/sda"));
+    let warning = series.add(at(4, Some("I/O failures")), rename);
+    assert_eq!(warning.as_deref(), Some("warning: 'tank' is SUSPENDED: I/O failures"));
+    assert_eq!(series.add(at(9, Some("I/O failures")), rename), None);
+    let (last, is_since_open) = series.shown().expect("snapshots");
+    assert_eq!((is_since_open, last.vdevs[0].io[0].counts.ops), (false, 5));
+    assert_eq!(json(&[(last, false)]).keys().collect::<Vec<_>>(), ["tank"]);
 }

@@ -165,3 +165,19 @@ fn an_expansion_stands_below_its_vdev() {
     vdev.to_reflow_bytes = 2 << 20;
     assert_eq!(expansion(&vdev).as_deref(), Some("expanding: 2M of 2M moved, 100.0 %"));
 }
+
+#[test]
+fn what_is_shown_stays_while_it_is_paused() {
+    let mut series = Series::default();
+    let ops = |series: &Series| series.shown().vdevs[0].io[0].counts.ops;
+    series.add(snapshot(1), false);
+    series.add(snapshot(3), false);
+    assert_eq!(ops(&series), 200);
+    assert_eq!(series.frame(Sort::Name, "live", false, &PRICES).points.len(), 1);
+    series.add(snapshot(8), true);
+    assert_eq!(ops(&series), 200, "paused");
+    series.add(snapshot(9), false);
+    assert_eq!(ops(&series), 100, "the interval after the pause");
+    series.show_totals();
+    assert_eq!(ops(&series), 900);
+}

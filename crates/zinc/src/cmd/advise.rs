@@ -8,8 +8,6 @@ use crate::ui;
 use engine::pools::has_rotating_disks;
 use lab::advise;
 use lab::target::Target;
-use serde_json::json;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// Arguments of `zinc advise`.
@@ -42,20 +40,13 @@ impl Verb for Args {
         let facts = advise::look(&pool);
         let memory = (self.pool.open.cache_mib as u64) << 20;
         let advice = advise::advise(&facts, &costs, &preset, memory);
-        if self.json {
-            let list: Vec<_> = advice
-                .iter()
-                .map(|advice| json!({ "set": advice.set, "because": advice.because }))
-                .collect();
-            ui::json(session, &json!({ "pool": pool.name(), "disk": preset.name, "advice": list }));
-            return Ok(ExitCode::SUCCESS);
+        match self.json {
+            true => ui::json(session, &advise::json(pool.name(), &preset, &advice)),
+            false => {
+                let text = advise::text(pool.name(), &preset, self.disk.is_some(), &advice);
+                ui::out(session, &text);
+            }
         }
-        let how = if self.disk.is_some() { "as you say" } else { "assumed; see --disk" };
-        let mut text = format!("{}: disks like {} ({how})\n", pool.name(), preset.description);
-        for advice in &advice {
-            let _ = write!(text, "\n{}\n    because {}\n", advice.set, advice.because);
-        }
-        ui::out(session, &text);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -6,9 +6,8 @@ use crate::failure::{Failure, ISSUES};
 use crate::session::Session;
 use crate::ui;
 use engine::check::{CheckOptions, Verify};
-use engine::pools::{DamagedObject, Verdict};
+use engine::pools::DamagedObject;
 use engine::{Pool, Progress, check};
-use serde_json::json;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -83,32 +82,10 @@ impl Verb for Args {
 impl Args {
     /// Opens every txg in turn and judges it.
     fn txgs(&self, session: &Session, newest: &Pool) -> ExitCode {
-        let mut rows = Vec::new();
-        for found in check::txg_verdicts(newest, &self.pool.options(session)) {
-            let (state, detail) = match found.verdict {
-                Ok(Verdict::Intact) => ("intact", String::new()),
-                Ok(Verdict::Partial { lost, first }) => {
-                    ("partial", format!("{lost} lost, first {first}"))
-                }
-                Ok(Verdict::Lost(why)) => ("lost", why),
-                Err(e) => ("lost", e.to_string()),
-            };
-            rows.push((found.txg, found.timestamp, found.copies, state, detail));
-        }
-        if self.json {
-            let row = |(txg, time, copies, state, detail): &(u64, u64, usize, &str, String)| {
-                json!({"txg": txg, "timestamp": time, "copies": copies, "state": state,
-                       "detail": detail})
-            };
-            ui::json(session, &json!({"txgs": rows.iter().map(row).collect::<Vec<_>>()}));
-        } else {
-            let right = [true, true, true, false, false];
-            let mut t = ui::Table::new(&["TXG", "TIMESTAMP", "COPIES", "STATE", ""], &right, false);
-            for (txg, time, copies, state, detail) in rows {
-                let cells = [txg.to_string(), time.to_string(), copies.to_string()];
-                t.row(cells.into_iter().chain([state.to_owned(), detail]).collect());
-            }
-            ui::table(session, &t);
+        let states: Vec<_> = check::txg_verdicts(newest, &self.pool.options(session)).collect();
+        match self.json {
+            true => ui::json(session, &views::check::txgs_value(&states)),
+            false => ui::out(session, &views::check::txgs(&states)),
         }
         ExitCode::SUCCESS
     }
@@ -132,19 +109,8 @@ fn with_progress<T>(
             while !done.load(Ordering::Relaxed) {
                 std::thread::sleep(PROGRESS_DELAY / 5);
                 if start.elapsed() > PROGRESS_DELAY {
-                    let s = progress.snapshot();
-                    let secs = start.elapsed().as_secs_f64();
-                    let rate = s.bytes as f64 / secs / 1e6;
-                    let bytes = s.bytes >> 20;
-                    ui::progress(
-                        session,
-                        &format!(
-                            "{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s",
-                            s.phase,
-                            s.done,
-                            total >> 20
-                        ),
-                    );
+                    let (now, elapsed) = (progress.snapshot(), start.elapsed());
+                    ui::progress(session, &views::progress::line_of_bytes(&now, elapsed, total));
                 }
             }
             ui::progress(session, "");

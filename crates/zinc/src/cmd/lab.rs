@@ -12,14 +12,14 @@ use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::error::LabError;
-use lab::experiment::{Experiment, OnDevice, Setting};
+use lab::experiment::{Experiment, Setting};
 use lab::fit::Effort;
 use lab::outcome::Outcome;
 use lab::raw_disk::{Access, FileDisk, ModelDisk};
 use lab::report;
 use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
-use lab::validate::{Steps, Validation, fitted};
+use lab::validate::{Steps, fitted};
 use lab::workspace::CACHE_BYTES;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -155,18 +155,7 @@ struct List;
 
 impl Verb for List {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
-        for experiment in lab::EXPERIMENTS {
-            let on = match experiment.on_device {
-                OnDevice::Reads => "sim, pool, device (reads it)",
-                OnDevice::Writes => "sim, pool, device (writes to it)",
-                OnDevice::MakesPool => "sim, pool, device (makes a pool on it)",
-                OnDevice::Nothing => "sim",
-            };
-            let on = on.to_owned();
-            table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
-        }
-        ui::table(session, &table);
+        ui::out(session, &report::experiments());
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -174,11 +163,7 @@ impl Verb for List {
 impl Verb for Presets {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some(name) = self.name else {
-            let mut table = ui::Table::new(&["PRESET", "DISK", "FROM"], &[false; 3], false);
-            for preset in lab::disk::presets() {
-                table.row(vec![preset.name, preset.description, preset.source]);
-            }
-            ui::table(session, &table);
+            ui::out(session, &report::presets());
             return Ok(ExitCode::SUCCESS);
         };
         let preset = lab::disk::preset(&name).ok_or_else(|| {
@@ -247,23 +232,11 @@ impl Verb for Fit {
         };
         clear_line(session);
         if !found.is_empty() {
-            ui::error(session, &validations(&found));
+            ui::error(session, &report::validations(&found));
         }
         ui::json(session, &serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// A table of what was measured, and what the model said of it.
-fn validations(found: &[Validation]) -> String {
-    let headings = ["PATTERN", "MEASURED MB/S", "MODEL MB/S", "RATIO"];
-    let mut table = ui::Table::new(&headings, &[false, true, true, true], false);
-    for one in found {
-        let [measured, predicted, ratio] =
-            [one.measured, one.predicted, one.ratio()].map(|n| format!("{n:.2}"));
-        table.row(vec![one.pattern.clone(), measured, predicted, ratio]);
-    }
-    table.text()
 }
 
 impl Verb for Run {

@@ -5,18 +5,17 @@ use crate::failure::Failure;
 use crate::live::{LiveOptions, change};
 use crate::report_file::ReportFile;
 use crate::session::Session;
-use crate::ui::{self, Table};
+use crate::ui;
 use clap::ValueEnum;
-use control::hook::wait_while;
+use control::hook::run_shell;
 use engine::LivePool;
 use engine::Rt;
 use lab::pios::{
-    self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
-    Sizes, Sweep, Target, WhileWanted,
+    self, Layout, Moment, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod,
+    RunResult, Sizes, Steps, Sweep, Target, WhileWanted,
 };
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Dataset that is used when only a pool is named.
@@ -184,10 +183,13 @@ impl From<PiosError> for Failure {
 /// An option with a list, and its range.
 fn sweep(name: &str, texts: [&Option<String>; 4], usual: u64) -> Result<Sweep, Failure> {
     let texts = texts.map(Option::as_deref);
-    Sweep::of_texts(texts, usual).map_err(|e| {
-        let failure = Failure::usage(format!("{name}: {}", e.what));
-        e.hint.into_iter().fold(failure, Failure::hint)
-    })
+    Sweep::of_texts(texts, usual)
+        .map_err(|e| usage(PiosError { what: format!("{name}: {}", e.what), ..e }))
+}
+
+/// Options that cannot be.
+fn usage(e: PiosError) -> Failure {
+    e.hint.into_iter().fold(Failure::usage(e.what), Failure::hint)
 }
 
 /// How files are reached.
@@ -368,19 +370,7 @@ impl Args {
             ..Plan::new(1, 1, 1, 1)
         };
         let mut out = sizes.plans(layout, &usual)?;
-        match *self.earlier()? {
-            [] => {}
-            // The same files, read in several ways.
-            [stamp] => out.iter_mut().for_each(|plan| plan.seed = stamp),
-            ref stamps if stamps.len() == out.len() => {
-                out.iter_mut().zip(stamps).for_each(|(plan, stamp)| plan.seed = *stamp);
-            }
-            ref stamps => {
-                let (stamps, runs) = (stamps.len(), out.len());
-                let what = format!("-V names {stamps} time stamps, and the sizes make {runs} runs");
-                return Err(Failure::usage(what).hint("give one for all, or one for each run"));
-            }
-        }
+        pios::resume(&mut out, &self.earlier()?).map_err(usage)?;
         Ok(out)
     }
 
@@ -395,37 +385,12 @@ impl Args {
         if self.verbose {
             ui::error(session, &format!("run {}: {plan}\n", plan.seed));
         }
-        let result = self.work(session, rt, plan, target);
-        match self.cleanup {
-            // Also when something failed; the first failure is reported.
-            true => {
-                let removed = target.remove();
-                let result = result?;
-                removed?;
-                Ok(result)
-            }
-            false => result,
-        }
-    }
-
-    fn work(
-        &self,
-        session: &Session,
-        rt: &Rt,
-        plan: Plan,
-        target: &dyn Target,
-    ) -> Result<RunResult, Failure> {
-        self.hook(session, "--prerun", self.prerun.as_deref())?;
-        let write = match self.reads_earlier() {
-            true => None,
-            false => Some(pios::write(rt, &plan, target)?),
-        };
-        let read = match self.no_read {
-            true => None,
-            false => Some(pios::read(rt, &plan, target, self.verify.is_some())?),
-        };
-        self.hook(session, "--postrun", self.postrun.as_deref())?;
-        Ok(RunResult { plan, write, read, profile: None })
+        let (write, read, verify) = (!self.reads_earlier(), !self.no_read, self.verify.is_some());
+        let steps = Steps { write, read, verify, remove: self.cleanup };
+        steps.run(rt, plan, target, |moment| match moment {
+            Moment::Before => self.hook(session, "--prerun", self.prerun.as_deref()),
+            Moment::After => self.hook(session, "--postrun", self.postrun.as_deref()),
+        })
     }
 
     /// Runs a command of the user's. With --json what it prints goes where complaints go.
@@ -435,18 +400,9 @@ impl Args {
         let status = || {
             let [output, errors] = ui::streams(session)?;
             let output = if self.json { errors.try_clone()? } else { output };
-            let mut shell = Command::new("sh");
-            shell.args(["-c", command]).current_dir(session.path(Path::new(".")));
-            shell.stdin(Stdio::null()).stdout(output).stderr(errors);
-            if session.client().is_some() {
-                // A group of its own, to be ended as a whole.
-                shell.process_group(0);
-            }
-            let mut child = shell.spawn()?;
-            match session.client() {
-                Some(client) => wait_while(child, || client.presence.is_here()),
-                None => child.wait(),
-            }
+            let is_here = session.client().map(|client| move || client.presence.is_here());
+            let is_wanted = is_here.as_ref().map(|is_here| is_here as &dyn Fn() -> bool);
+            run_shell(command, &session.path(Path::new(".")), [output, errors], is_wanted)
         };
         match status().map_err(|e| failed(e.to_string()))? {
             status if status.success() => Ok(()),
@@ -463,26 +419,7 @@ impl Args {
         if self.json {
             ui::json(session, &pios::json(results));
         } else {
-            let (headings, rows) = pios::table(results, !self.human);
-            let mut table = Table::new(&headings, &vec![true; headings.len()], false);
-            rows.into_iter().for_each(|row| table.row(row));
-            ui::table(session, &table);
-            let stamps: Vec<String> = results.iter().map(|r| r.plan.seed.to_string()).collect();
-            ui::out(session, &format!("timestamp {}\n", stamps.join(",")));
-            if self.verify.is_some() {
-                ui::out(session, "verified: every byte is what was written\n");
-            }
-            for result in results {
-                let Some(profile) = &result.profile else { continue };
-                if results.len() > 1 {
-                    ui::out(session, &format!("\n{}\n", result.plan.seed));
-                }
-                let (headings, rows) = pios::profile_table(profile);
-                let right: Vec<bool> = (0..headings.len()).map(|n| n > 0).collect();
-                let mut table = Table::new(&headings, &right, false);
-                rows.into_iter().for_each(|row| table.row(row));
-                ui::table(session, &table);
-            }
+            ui::out(session, &pios::text(results, !self.human, self.verify.is_some()));
         }
         match page {
             Some(page) => {

@@ -33,17 +33,14 @@ use control::feed::StreamEnd;
 use control::held::{CloseMode, NotReleased};
 use control::sink::{OutputState, two_sockets};
 use control::stream::Stream;
-use control::{ClientWatch, Handler, Peer, Presence, Refusal, Request, SocketFile};
+use control::{Captured, ClientWatch, CommandLine, Handler, Peer, Presence};
+use control::{Refusal, Request, SocketFile};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use engine::permissions::Caller;
 use imported::Listed;
-use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -53,8 +50,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use views::tunables::to_json;
 
-/// Bytes of what is shown to another user, at most.
-const SHOWN_MAX: u64 = 16 << 20;
 /// How long each request of another user waits.
 const OTHERS_WAIT: Duration = Duration::from_millis(20);
 
@@ -339,13 +334,8 @@ impl Service {
         sockets: Option<[UnixStream; 2]>,
     ) -> Result<Value, Refusal> {
         let cannot = |e: std::io::Error| Refusal::new("cannot run").because(e.to_string());
-        let memory = |name: &str| -> std::io::Result<File> {
-            Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
-        };
-        let [output, errors] =
-            [memory("output").map_err(cannot)?, memory("errors").map_err(cannot)?];
-        let line =
-            Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
+        let captured = Captured::new().map_err(cannot)?;
+        let line = CommandLine::of(request, &[])?;
         let presence: Arc<Presence> = Arc::default();
         presence.set_preemptible();
         let end = StreamEnd::of(&line.args);
@@ -353,33 +343,15 @@ impl Service {
         let (stream, watch) = sockets.map(<(_, _)>::from).unzip();
         let watch = watch.map(|watch| ClientWatch::watch(watch, &presence)).transpose();
         let watch = watch.map_err(cannot)?;
-        let streams = || -> std::io::Result<[File; 3]> {
-            let socket = stream.as_ref().map(UnixStream::try_clone).transpose()?;
-            let socket = socket.map(|socket| File::from(OwnedFd::from(socket)));
-            let (from, to) = match (socket, end) {
-                (Some(socket), Some(StreamEnd::Input)) => (socket, output.try_clone()?),
-                (Some(socket), _) => (File::open("/dev/null")?, socket),
-                (None, _) => (File::open("/dev/null")?, output.try_clone()?),
-            };
-            Ok([from, to, errors.try_clone()?])
-        };
+        let streams = captured.streams(stream.as_ref().zip(end)).map_err(cannot)?;
         let begun = || watch.iter().for_each(ClientWatch::begun);
-        let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, begun);
+        let code = self.run_line(line, peer, streams, &presence, begun);
         if let Some(stream) = stream {
             // A thread that still writes to it, or reads from it, ends.
             let _ = stream.shutdown(Shutdown::Both);
         }
         let code = code?;
-        let text = |mut file: File| -> std::io::Result<String> {
-            if file.metadata()?.len() > SHOWN_MAX {
-                return Err(std::io::Error::other("the output is too long: name fewer datasets"));
-            }
-            file.rewind()?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let (output, errors) = (text(output).map_err(cannot)?, text(errors).map_err(cannot)?);
+        let [output, errors] = captured.texts().map_err(cannot)?;
         Ok(json!({ "code": code, "output": output, "errors": errors }))
     }
 
@@ -400,7 +372,7 @@ impl Service {
         let client_watch = client_watch
             .transpose()
             .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
-        let line = Line::of(request)?;
+        let line = CommandLine::of(request, &session::ENVIRONMENT)?;
         let files: Result<[OwnedFd; 3], _> = files.try_into();
         let files = files
             .map_err(|_| Refusal::new("cannot run: it takes three files to read and write"))?
@@ -414,7 +386,7 @@ impl Service {
     /// called when nothing can be refused any more.
     fn run_line(
         &self,
-        line: Line,
+        line: CommandLine,
         peer: Peer,
         [input, output, errors]: [File; 3],
         presence: &Arc<Presence>,
@@ -435,8 +407,9 @@ impl Service {
             let client = Arc::new(Client {
                 held,
                 args: line.args,
-                folder: line.folder,
-                stands_in: line.stands_in,
+                // This process opens no file for another user, wherever that user is.
+                folder: if peer.is_other { PathBuf::from("/") } else { line.folder.clone() },
+                stands_in: line.folder,
                 environment: line.environment,
                 user: u64::from(peer.user),
                 group: u64::from(peer.group),
@@ -457,30 +430,6 @@ impl Service {
             let Peer { pid, user, .. } = peer;
             tracing::debug!(target: "zinc::request", pid, user, code, ?time, "{shown}");
             Ok(code)
-        })
-    }
-}
-
-/// A command line that a client sent.
-struct Line {
-    args: Vec<OsString>,
-    folder: PathBuf,
-    stands_in: PathBuf,
-    environment: BTreeMap<String, String>,
-    is_part: bool,
-}
-
-impl Line {
-    fn of(request: &Request) -> Result<Self, Refusal> {
-        let known = request.params.get("environment").and_then(Value::as_object);
-        let known = known.into_iter().flatten();
-        let known = known.filter(|(k, _)| session::ENVIRONMENT.contains(&k.as_str()));
-        Ok(Self {
-            args: request.words("args")?,
-            folder: PathBuf::from(request.word("folder")?),
-            stands_in: PathBuf::from(request.word("folder")?),
-            environment: known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.into()))).collect(),
-            is_part: request.params.get("part") == Some(&Value::Bool(true)),
         })
     }
 }

@@ -18,14 +18,13 @@ use crate::session::Session;
 use crate::target::stream_to;
 use crate::ui;
 use engine::devices::price::Prices;
-use engine::live::TxgRecord;
 use engine::recording::{Recorder, Recording};
 use engine::stats::Snapshot;
 use screen::{Key, Screen};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use views::top::{self as frame, FrameData, POINTS, Point, Sort};
+use views::top::{self as frame, FrameData, Series, Sort};
 
 /// Shortest and longest interval that keys set.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(64));
@@ -114,39 +113,24 @@ struct Watch {
     source: Source,
     recorder: Option<Recorder>,
     interval: Duration,
-    last: Option<Snapshot>,
-    /// The difference of the last two snapshots.
-    shown: Snapshot,
-    txgs: Vec<TxgRecord>,
-    points: Vec<Point>,
+    series: Series,
     prices: Prices,
 }
 
 impl Watch {
     /// Takes the next snapshot, and gives the time until which its interval lasts; `None` at the
     /// end of a recording.
-    fn step(&mut self) -> Result<Option<Duration>, Failure> {
+    fn step(&mut self, is_paused: bool) -> Result<Option<Duration>, Failure> {
         let Some((snapshot, wait)) = self.source.next()? else { return Ok(None) };
         if let Some(recorder) = &mut self.recorder {
             recorder.add(&snapshot)?;
         }
-        self.shown = match &self.last {
-            Some(last) => snapshot.since(last),
-            None => snapshot.clone(),
-        };
-        if self.last.is_some() {
-            self.points.push(Point::of(&self.shown));
-            let old = self.points.len().saturating_sub(POINTS);
-            self.points.drain(..old);
-        }
-        self.txgs.clone_from(&snapshot.txgs);
-        self.last = Some(snapshot);
+        self.series.add(snapshot, is_paused);
         Ok(Some(wait.unwrap_or(self.interval)))
     }
 
     fn data<'a>(&'a self, sort: Sort, state: &'a str, help: bool) -> FrameData<'a> {
-        let (interval, txgs, points) = (&self.shown, &self.txgs, &self.points);
-        FrameData { interval, txgs, points, sort, state, help, prices: &self.prices }
+        self.series.frame(sort, state, help, &self.prices)
     }
 }
 
@@ -163,9 +147,8 @@ impl Verb for Args {
         let source = Source::open(session, &self)?;
         let begin = |path| Ok::<_, Failure>(Recorder::begin(stream_to(session, path)?, path)?);
         let recorder = self.record.as_deref().map(begin).transpose()?;
-        let (last, shown) = (None, Snapshot::default());
-        let (txgs, points, prices) = (Vec::new(), Vec::new(), prices(session, None)?);
-        let mut watch = Watch { source, recorder, interval, last, shown, txgs, points, prices };
+        let (series, prices) = (Series::default(), prices(session, None)?);
+        let mut watch = Watch { source, recorder, interval, series, prices };
         if self.json || self.once || !ui::is_output_terminal(session) {
             self.print(session, &mut watch)?;
         } else {
@@ -178,18 +161,18 @@ impl Verb for Args {
 impl Args {
     /// Frames as text or JSON, one for each interval.
     fn print(&self, session: &Session, watch: &mut Watch) -> Result<(), Failure> {
-        let Some(mut wait) = watch.step()? else { return Ok(()) };
+        let Some(mut wait) = watch.step(false)? else { return Ok(()) };
         if self.once {
             // A recording's last snapshot says the most.
-            while watch.source.name() == "replay" && watch.step()?.is_some() {}
-            watch.shown = watch.last.clone().unwrap_or_default();
+            while watch.source.name() == "replay" && watch.step(false)?.is_some() {}
+            watch.series.show_totals();
             self.print_one(session, watch)?;
             return Ok(());
         }
         let mut count = self.count.unwrap_or(u64::MAX);
         while count > 0 {
             session.sleep(wait)?;
-            match watch.step()? {
+            match watch.step(false)? {
                 Some(next) => wait = next,
                 None => return Ok(()),
             }
@@ -205,14 +188,14 @@ impl Args {
             ui::out(session, &format!("{text}\n"));
             return Ok(());
         }
-        let line = serde_json::to_string(&watch.shown)
+        let line = serde_json::to_string(watch.series.shown())
             .map_err(|e| Failure::new("cannot print the counters").because(e.to_string()))?;
         ui::json_line(session, &line);
         Ok(())
     }
 
     fn screen(&self, session: &Session, watch: &mut Watch) -> Result<(), Failure> {
-        let Some(mut wait) = watch.step()? else { return Ok(()) };
+        let Some(mut wait) = watch.step(false)? else { return Ok(()) };
         let mut screen = Screen::open(session)?;
         let (mut sort, mut paused, mut help) = (Sort::Written, false, false);
         let mut count = self.count.unwrap_or(u64::MAX);
@@ -237,14 +220,9 @@ impl Args {
                 None if is_over => due = Instant::now() + INTERVALS.1,
                 None if paused && watch.source.name() == "replay" => due = Instant::now() + wait,
                 None => {
-                    let shown = paused
-                        .then(|| (watch.shown.clone(), watch.txgs.clone(), watch.points.clone()));
-                    match watch.step()? {
+                    match watch.step(paused)? {
                         Some(next) => wait = next,
                         None => is_over = true,
-                    }
-                    if let Some(shown) = shown {
-                        (watch.shown, watch.txgs, watch.points) = shown;
                     }
                     due = Instant::now() + wait;
                     count -= 1;

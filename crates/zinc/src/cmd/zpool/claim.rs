@@ -9,24 +9,16 @@ use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::LabelConfig;
-use engine::devices::{
-    self, AnyDevices, DeviceErrorKind, DeviceSource as _, SystemUse, WriteDeviceRef,
-};
+use engine::devices::{self, AnyDevices, DeviceErrorKind, DeviceSource as _, WriteDeviceRef};
 use engine::layout::Layout;
 use engine::live::{Devices, VdevSpec};
-use engine::pools::{DeviceCheck, DeviceRefusal, PoolRegistry, pool_of_label};
+use engine::pools::{DeviceCheck, PoolRegistry, pool_of_label};
 use engine::{ErrorKind, Hint, Place, Pool, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use term::escape::word;
+use views::devices::{INVALID, ONCE, system_use};
 use views::exit_codes::Stage;
-
-/// Why no device is used twice.
-const ONCE: &str = "a device can be in a pool only once";
-/// What to do with a device that was a pool's, and is not any more.
-const LEFT_OVER: &str = "`zpool status` names its devices; one that was left over, as by a split \
-                         that was cut off, is taken with -f";
 
 /// Opens every device of a layout for a pool, or for a new one. Refuses those of active pools, and
 /// unless `force` all that hold something.
@@ -44,7 +36,8 @@ pub fn claim(
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
-        let refused = |why| unusable(path, pool, &why);
+        let refused =
+            |why| Failure::of_words(views::devices::refused(path, pool.map(Pool::name), &why));
         refuse_own_file(session, path)?;
         check.by_name(Path::new(path)).map_err(refused)?;
         let device = loop {
@@ -72,33 +65,6 @@ fn refuse_own_file(session: &Session, path: &str) -> Result<(), Failure> {
         false => Ok(()),
     }
 }
-
-/// Why a device is not taken, and what to do.
-fn unusable(path: &str, pool: Option<&Pool>, why: &DeviceRefusal) -> Failure {
-    let invalid = Failure::new(INVALID).because(format!("{path} {why}"));
-    match why {
-        DeviceRefusal::LoopAbove(_) => {
-            invalid.hint("use '-f' to override, or name the loop device")
-        }
-        DeviceRefusal::System(by) => {
-            let what = format!("cannot use '{path}': Device or resource busy");
-            Failure::new(what).because(system_use(by))
-        }
-        DeviceRefusal::TooSmall(_) => Failure::new(format!("'{path}' is too small"))
-            .because(format!("it {why}"))
-            .hint("`truncate -s 64M FILE` makes a file of the smallest size"),
-        DeviceRefusal::Silent => Failure::new(format!("'{path}' does not answer"))
-            .hint("`zinc tunables zinc_vdev_silence_ms` says how long that is waited for"),
-        DeviceRefusal::InPool(name) if pool.is_some_and(|pool| pool.name() == name) => {
-            invalid.because(ONCE).hint(LEFT_OVER)
-        }
-        DeviceRefusal::InPool(name) => invalid.hint(give_up(name)),
-        _ => invalid.hint("use '-f' to override, which destroys what is on it"),
-    }
-}
-
-/// The message for a layout that is refused.
-const INVALID: &str = "invalid vdev specification";
 
 /// Why a layout makes no pool, or is not added to one; `doing` as for [`cannot`].
 pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Failure {
@@ -128,15 +94,6 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
 fn is_locked(path: &str) -> bool {
     let process = devices::locked_by(&[PathBuf::from(path)]);
     process.is_some_and(|process| !process.command.iter().any(|word| word == b"serve"))
-}
-
-/// The system's use of a device, as a sentence.
-fn system_use(by: &SystemUse) -> String {
-    match by {
-        SystemUse::Swap => "it is in use as swap".to_owned(),
-        SystemUse::Mount(target) => format!("it is mounted on {target}"),
-        SystemUse::PartOf(name) => format!("{name} uses it"),
-    }
 }
 
 /// Opens one device for this process alone.
@@ -173,10 +130,4 @@ impl PoolRegistry for Here<'_> {
     fn held(&self, pool: u64) -> Option<String> {
         Server::all(self.0).into_iter().find(|s| s.guid == pool).map(|server| server.name)
     }
-}
-
-/// The advice for a device that an active pool uses.
-pub fn give_up(pool: &str) -> String {
-    let pool = word(pool);
-    format!("`zinc zpool destroy {pool}` or `zinc zpool export {pool}` gives up its devices")
 }

@@ -15,13 +15,11 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{json, ui};
 use engine::Pool;
-use engine::stats::{Snapshot, VdevStats};
+use engine::stats::Snapshot;
 use imported::Found;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
 use std::process::ExitCode;
-use views::iostat::{Histograms, InternalTables, Layout, Style};
+use views::iostat::{self, Histograms, InternalTables, Layout, Series, Style};
 
 /// Lines between two headings on a terminal whose height is not known.
 const HEADING_EVERY: u64 = 24;
@@ -106,35 +104,20 @@ impl Source for Server {
 /// A pool being watched.
 struct Watched {
     source: Box<dyn Source>,
-    last: Option<Snapshot>,
-    now: Option<Snapshot>,
-    /// Paths of the devices, by guid.
-    devices: BTreeMap<u64, String>,
+    series: Series,
 }
 
 impl Watched {
     fn new(source: Box<dyn Source>) -> Self {
-        Self { source, last: None, now: None, devices: BTreeMap::new() }
+        Self { source, series: Series::default() }
     }
 
     /// Takes the next snapshot.
     fn step(&mut self, session: &Session, naming: &Naming) -> Result<(), Failure> {
-        let mut now = self.source.take()?;
-        let is_device = |v: &&VdevStats| v.name.starts_with('/');
-        let devices = now.vdevs.iter().filter(is_device);
-        self.devices.extend(devices.map(|v| (v.guid, v.name.clone())));
-        naming.names().rename(&mut now);
-        self.warn(session, &now);
-        self.last = self.now.replace(now);
+        let now = self.source.take()?;
+        let warning = self.series.add(now, |now| naming.names().rename(now));
+        warning.iter().for_each(|text| ui::note(session, text));
         Ok(())
-    }
-
-    /// Reports once that the pool was stopped: its columns only show that nothing is written.
-    fn warn(&self, session: &Session, now: &Snapshot) {
-        let was = self.now.as_ref().is_some_and(|before| before.suspended.is_some());
-        if let Some(why) = now.suspended.as_ref().filter(|_| !was) {
-            ui::note(session, &format!("warning: '{}' is SUSPENDED: {why}", now.pool));
-        }
     }
 }
 
@@ -148,7 +131,7 @@ impl Verb for Args {
         let repeat = repetition(&mut self.names)?;
         let (mut pools, only, mut code) = self.begin(session)?;
         let mut layout = self.layout(session, only)?;
-        let devices = pools.iter().flat_map(|pool| pool.devices.clone());
+        let devices = pools.iter().flat_map(|pool| pool.series.devices().clone());
         layout.scripts = self.columns.scripts.is_some().then(|| devices.collect());
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
@@ -325,16 +308,9 @@ impl Args {
         pools: &[Watched],
         before: u64,
     ) {
-        let shown: Vec<(Snapshot, bool)> = pools
-            .iter()
-            .filter_map(|p| match (&p.now, &p.last) {
-                (Some(now), Some(last)) => Some((now.since(last), false)),
-                (now, _) => Some((now.clone()?, true)),
-            })
-            .collect();
+        let shown: Vec<_> = pools.iter().filter_map(|pool| pool.series.shown()).collect();
         if self.output.json {
-            let value = |s: &Snapshot| serde_json::to_value(s).unwrap_or(Value::Null);
-            let all: Map<_, _> = shown.iter().map(|(s, _)| (s.pool.clone(), value(s))).collect();
+            let all = iostat::json(&shown);
             return ui::json(session, &json::document("zpool iostat", "pools", all));
         }
         if let Some(inside) = self.inside() {

@@ -45,7 +45,7 @@ fn refused(path: &str, error: &Error) -> Failure {
         }
         ErrorKind::DeviceRefused(DeviceRefusal::InPool(pool)) => {
             let what = format!("{path} is a member (ACTIVE) of pool \"{pool}\"");
-            Failure::new(what).hint(claim::give_up(pool))
+            Failure::new(what).hint(views::devices::give_up(pool))
         }
         ErrorKind::DeviceRefused(DeviceRefusal::Holds(Content::Exported(pool))) => {
             is(format!("a member of exported pool \"{pool}\""))

@@ -7,15 +7,13 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use engine::pools::{PoolFacts, PoolProperty, Section, Status};
+use engine::pools::{PoolFacts, Status};
 use engine::{Candidate, Pool, Rt};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use term::human::ctime;
-use views::pool_properties;
-use views::pools::{COLUMNS, Column, Row, dash, section_rows, text, vdevs_json};
+use views::listed::{ListedPool, Listing};
+use views::pools::{COLUMNS, Column, Row, text};
 
 /// Arguments of `zinc zpool list`.
 #[derive(clap::Args)]
@@ -43,14 +41,6 @@ pub struct Args {
     /// repetitions
     #[arg(value_name = "POOL|INTERVAL [COUNT]")]
     pools: Vec<String>,
-}
-
-/// The list of a pool: lines, or JSON.
-#[derive(Default, Serialize, Deserialize)]
-struct ListedPool {
-    name: String,
-    rows: Vec<Row>,
-    value: Value,
 }
 
 /// Takes the interval and the count off the end of the arguments, as `zpool` does: names of pools
@@ -134,36 +124,27 @@ impl Verb for Args {
 impl Args {
     fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
+        let listing = Listing {
+            columns: &columns,
+            with_vdevs: self.verbose,
+            parsable: self.table.parsable,
+            json_int: self.output.json_int,
+            as_json: self.output.json,
+        };
         let look = |pool: &Pool| {
             let space = pool.space();
             let mut properties = pool.properties(&space);
             crate::known::complete(session, &mut properties, pool.guid());
             let mut view = pool.vdev_view(&space);
             self.naming.names().apply(&mut view);
-            let section = |s| view.section(s);
-            let mut seen = ListedPool { name: pool.name().to_owned(), ..ListedPool::default() };
-            if self.output.json {
-                let mut map = json::pool(&PoolFacts::of(pool), self.output.json_int);
-                map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
-                if self.verbose {
-                    let all = Section::ALL.into_iter().flat_map(section);
-                    map.insert(
-                        "vdevs".to_owned(),
-                        vdevs_json(&columns, all, self.table.parsable, self.output.json_int),
-                    );
-                }
-                seen.value = Value::Object(map);
-                return Ok(seen);
-            }
-            seen.rows.push(self.pool_row(session, pool, &columns, &properties));
-            if self.verbose {
-                for s in Section::ALL {
-                    section_rows(&mut seen.rows, &columns, s, section(s), self.table.parsable);
-                }
-            }
-            Ok(seen)
+            let is_exported = !self.output.json && is_exported_and_well(session, pool);
+            Ok(listing.open(&PoolFacts::of(pool), &properties, &view, is_exported))
         };
-        let closed = |candidate: &Candidate| Some(self.closed(candidate, &columns));
+        let closed = |candidate: &Candidate| {
+            let mut status = Status::of_closed(&Rt::real(), candidate);
+            self.naming.names().apply(&mut status.vdevs);
+            Some(listing.closed(&status))
+        };
         each_or_closed(session, &self.pool, &self.pools, look, closed, |all: Vec<ListedPool>, _| {
             if self.output.json {
                 let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
@@ -175,51 +156,6 @@ impl Args {
         })
     }
 
-    /// A pool that has too few devices to be opened.
-    fn closed(&self, candidate: &Candidate, columns: &[Column]) -> ListedPool {
-        let mut status = Status::of_closed(&Rt::real(), candidate);
-        self.naming.names().apply(&mut status.vdevs);
-        let mut seen = ListedPool { name: status.pool.clone(), ..ListedPool::default() };
-        let cell = |c: &Column| match c.name.as_str() {
-            "name" => status.pool.clone(),
-            "health" => status.health.clone(),
-            _ => dash(),
-        };
-        seen.rows.push(Row { indent: 0, cells: columns.iter().map(cell).collect() });
-        if self.verbose {
-            for s in Section::ALL {
-                section_rows(
-                    &mut seen.rows,
-                    columns,
-                    s,
-                    status.vdevs.section(s),
-                    self.table.parsable,
-                );
-            }
-        }
-        seen.value = json!({ "name": status.pool, "type": "POOL", "state": status.health });
-        seen
-    }
-
-    fn pool_row(
-        &self,
-        session: &Session,
-        pool: &Pool,
-        columns: &[Column],
-        properties: &[PoolProperty],
-    ) -> Row {
-        let cell = |c: &Column| match c.name.as_str() {
-            "name" => pool.name().to_owned(),
-            // A healthy pool that is not in use: any system may import it.
-            "health" if is_exported_and_well(session, pool) => "EXPORTED".to_owned(),
-            name => {
-                let property = properties.iter().find(|p| p.name == name);
-                property.map_or_else(dash, |p| pool_properties::text(p, self.table.parsable))
-            }
-        };
-        Row { indent: 0, cells: columns.iter().map(cell).collect() }
-    }
-
     fn print(&self, session: &Session, columns: &[Column], rows: &[Row]) {
         if self.table.script {
             for row in rows {
@@ -229,14 +165,6 @@ impl Args {
             return;
         }
         ui::out(session, &text(columns, rows, self.verbose));
-    }
-
-    fn properties_json(&self, columns: &[Column], properties: &[PoolProperty]) -> Value {
-        let shown = columns.iter().filter_map(|c| properties.iter().find(|p| p.name == c.name));
-        let (parsable, json_int) = (self.table.parsable, self.output.json_int);
-        let style = pool_properties::Style { parsable, json_int };
-        let value = |p: &PoolProperty| (p.name.clone(), pool_properties::value(p, style));
-        Value::Object(shown.map(value).collect())
     }
 }
 
