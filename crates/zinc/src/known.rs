@@ -8,6 +8,7 @@ use crate::places::import_places;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::pool_of;
+use engine::devices::is_far;
 use engine::pools::PoolProperty;
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
 use std::path::{Path, PathBuf};
@@ -148,7 +149,12 @@ impl From<LookError> for Failure {
 fn absent(name: &str, paths: &[PathBuf]) -> Failure {
     let mut failure = Failure::opening(name, "its devices are missing");
     for path in paths {
-        failure = failure.because(format!("{} is not one of them", path.display()));
+        let what = match (is_far(path), path.exists()) {
+            (true, _) => "cannot be reached, or is not one of them",
+            (false, true) => "is not one of them",
+            (false, false) => "is not there",
+        };
+        failure = failure.because(format!("{} {what}", path.display()));
     }
     failure.hint(format!(
         "name their location with -d PATH; `zinc zpool export -f {}` forgets the pool",

@@ -260,8 +260,10 @@ fn what_is_asked_for_is_done_or_refused_and_never_left_out() {
     assert_eq!(values, "y\n13\nhi\n");
     let message = place.fails("zpool create -o comment=a -o comment=b twice b");
     assert!(message.contains("specified multiple times"), "{message}");
-    // An image that another took the place of is named.
+    // An image that is gone, or that another took the place of, is named.
     std::fs::remove_file(place.path().join("a")).unwrap();
+    let message = place.fails("zfs list tank");
+    assert!(message.contains("/a is not there"), "{message}");
     place.extra("a");
     let message = place.fails("zfs list tank");
     assert!(message.contains("/a is not one of them"), "{message}");

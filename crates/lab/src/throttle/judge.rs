@@ -5,9 +5,9 @@
 //! of Kolmogorov and Smirnov) has to be no more than the 5 % point of that test for two samples of
 //! as many values as the study's.
 
-use super::{INFLATION, OVERRIDE_MB};
 use super::run::Observed;
 use super::shape::{self, Buckets};
+use super::{INFLATION, OVERRIDE_MB};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::row::{Bound, Kind, Range, Row};
 use engine::live::TxgRecord;
