@@ -19,6 +19,8 @@ mod evacuate;
 mod expand;
 #[path = "topology/locked_logs.rs"]
 mod locked_logs;
+#[path = "topology/promises.rs"]
+mod promises;
 mod random;
 #[path = "topology/rebuild.rs"]
 mod rebuild;

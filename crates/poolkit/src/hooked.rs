@@ -52,6 +52,10 @@ impl WriteDevice for HookedDevice {
         self.inner.flush()
     }
 
+    fn forget_failed_flush(&self) {
+        self.inner.forget_failed_flush();
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         let writes = vec![(offset, vec![Shared::copy_of(data)])];
         let mut done = device::write_batch(self, writes);

@@ -1,12 +1,10 @@
 //! Sides of mirrors that become a pool of their own.
 
+use super::promises::{EARLY, Promised, Window, count, promise, split_while_promising};
 use super::*;
-use engine::Filesystem;
-use engine::files::{NewFile, NewKind, Time};
 use engine::inside::pool::live::NewFilesystem;
 use engine::live::{LogDevices, NewTop, SpaceClass, VdevSpec};
 use poolkit::Shape;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Some of the devices as a bench of their own.
 fn bench_of(bench: &Bench, shape: Shape, which: &[usize]) -> Bench {
@@ -68,58 +66,53 @@ fn one_side_of_each_mirror_becomes_a_pool() {
     );
 }
 
-/// What is promised while the pool is split is in logs that the sides have, and no txg. The new
-/// pool, which has another name, replays them; and if a crash cuts the split off at any write, so
-/// does the next import of either pool.
+/// What is promised when the sides leave is in logs that they have, and in no txg that they have:
+/// files are promised while the split waits for the txg before the cut. The new pool, which has
+/// another name, has all of them by its logs alone; the old one has them, and what is promised
+/// later. If a crash cuts the split off at any write, the next import of either pool finds them.
 #[test]
 fn what_is_promised_during_a_split_is_kept() {
     let (mut bench, _) = prepared(2240, Shape::Mirror, 20).finish();
     bench.faults.clear();
     let before = bench.devices.clone();
-    let mut replayed = 0;
-    for writes in super::cuts(11) {
-        bench = bench.again_from(&before);
+    let mut interrupted = 0;
+    for writes in super::cuts(5) {
+        let window = Window::new(writes);
+        bench = window.before(bench.again_from(&before));
         let pool = bench.import();
         let guid = pool.guid();
-        let sides = pool.sides_to_split(&[]).unwrap();
         let fs = format!("{}/promised", pool.name());
         pool.create_filesystem(&fs, NewFilesystem::default(), Vec::new()).unwrap();
         let files = pool.filesystem(&fs).unwrap();
-        bench.cut_power_after(writes);
-        let is_over = AtomicBool::new(false);
-        let (result, promised) = std::thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                let mut promised = 0;
-                while !is_over.load(Ordering::Relaxed) && promise(&files, promised).is_ok() {
-                    promised += 1;
-                }
-                promised
-            });
-            let new = pool.split("another", &sides);
-            let result = new.and_then(LivePool::export);
-            is_over.store(true, Ordering::Relaxed);
-            (result, writer.join().unwrap())
-        });
+        let Promised { before_cut, all, result } =
+            split_while_promising((&pool, "another"), &files, &window);
         drop((files, pool));
         bench.mend();
-        let case = format!("after {writes}: {promised}, {result:?}");
+        let case = format!("after {writes}: {before_cut} of {all}, {result:?}");
+        assert!(before_cut > EARLY, "{case}");
         let pool = bench.import_of(guid);
         pool.wait_for_scan().unwrap();
-        let kept = count(&pool, &fs);
-        assert!(kept >= promised, "{case}: {kept}");
+        let kept = count(&pool.filesystem(&fs).unwrap());
+        assert!(kept >= all, "{case}: {kept} in the old pool");
         assert!(is_whole(&pool), "{case}");
-        replayed += kept;
         pool.export().unwrap();
         let mut new = bench_of(&bench, Shape::Disk, &[1]);
         if new.candidates().iter().any(|c| c.config.pool_guid != guid) {
             "another".clone_into(&mut new.pool);
+            let fs = "another/promised";
+            if result.is_ok() {
+                let kept = count(&new.open().filesystem(fs).unwrap());
+                assert!(kept >= before_cut, "{case}: {kept} in the tree of the new pool");
+            }
             let pool = new.import();
-            replayed += count(&pool, &format!("{}/promised", pool.name()));
+            let kept = count(&pool.filesystem(fs).unwrap());
+            assert!(kept >= before_cut, "{case}: {kept} in the new pool");
             pool.export().unwrap();
             new.check(&new.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
             new.zdb();
             let left = bench_of(&bench, Shape::Mirror, &[0]);
             left.check(&left.open()).unwrap_or_else(|e| panic!("{case}: {e}"));
+            interrupted += u64::from(result.is_err());
         } else {
             bench.zdb();
         }
@@ -127,8 +120,7 @@ fn what_is_promised_during_a_split_is_kept() {
             break;
         }
     }
-    // How much of it is in the new pool depends on how fast the writer is.
-    assert!(replayed > 0);
+    assert!(interrupted > 0, "no new pool was left with its logs unread");
 }
 
 /// A pool that was not closed gets another name when it is opened, and its logs are replayed.
@@ -145,33 +137,8 @@ fn logs_are_replayed_under_another_name() {
     drop((files, pool));
     bench.mend();
     let pool = bench.import_as("another", LogDevices::default());
-    assert_eq!(count(&pool, "another/promised"), 3);
+    assert_eq!(count(&pool.filesystem("another/promised").unwrap()), 3);
     pool.export().unwrap();
-}
-
-const NOW: Time = Time { seconds: 1, nanos: 0 };
-
-/// Makes a file of this number, which is promised.
-fn promise(fs: &Filesystem, n: u64) -> Result<(), String> {
-    let new = NewFile::new(NewKind::File, 0o644, NOW);
-    let name = format!("f{n}");
-    let file = fs.create(fs.root_object(), name.as_bytes(), &new).map_err(|e| e.to_string())?;
-    let file = file.number();
-    fs.write_at(file, 0, &n.to_le_bytes(), NOW).map_err(|e| e.to_string())?;
-    fs.sync(file).map_err(|e| e.to_string())
-}
-
-/// How many of these files are there, in their order, and whole.
-fn count(pool: &LivePool, fs: &str) -> u64 {
-    let fs = pool.filesystem(fs).unwrap();
-    let root = fs.root().unwrap();
-    let is_there = |n: &u64| {
-        let Some(entry) = root.lookup(format!("f{n}").as_bytes()).unwrap() else { return false };
-        let mut bytes = [0; 8];
-        let file = fs.node(entry.object).unwrap();
-        file.read_at(0, &mut bytes).unwrap() == 8 && bytes == n.to_le_bytes()
-    };
-    (0..).take_while(is_there).count() as u64
 }
 
 fn pool_guid(bench: &Bench) -> u64 {
