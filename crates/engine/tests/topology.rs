@@ -38,6 +38,8 @@ mod scrubs;
 mod split;
 #[path = "topology/suspended.rs"]
 mod suspended;
+#[path = "topology/thresholds.rs"]
+mod thresholds;
 #[path = "topology/works.rs"]
 mod works;
 

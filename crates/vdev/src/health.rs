@@ -14,8 +14,9 @@
 //! a flush, a label or an uberblock failed           FAULTED, at once
 //! a write failed, and the probe of the leaf too     FAULTED
 //! a request was given up (`guard`): it hangs        FAULTED
-//! IO_ERRORS requests failed within WINDOW           FAULTED
-//! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
+//! io_n requests failed within io_t seconds          FAULTED
+//! checksum_n blocks were wrong within checksum_t    DEGRADED, still used
+//! slow_io_n requests were slow within slow_io_t     DEGRADED, still used; no other leaf was slow
 //! the device is gone (ENXIO, ENODEV)                REMOVED
 //! its file was deleted, moved, replaced, cut short  REMOVED; cut short: it missed everything
 //! the same, and the rest needs it                   DEGRADED, still used, until it is in its place
@@ -25,29 +26,21 @@
 //! Writes that a leaf acknowledged before a flush failed may be lost, so it cannot take part in a
 //! commit. A failed write is followed by a probe: its first label's unused part is read and written
 //! back. A leaf that answers has a bad sector and is not a bad disk; the numbers are those of
-//! OpenZFS's event daemon. A leaf that the rest cannot do without is used further: half a disk is
-//! more than none.
+//! OpenZFS's event daemon, or a user's (`thresholds.rs`). A leaf that the rest cannot do without is
+//! used further: half a disk is more than none.
 //!
 //! FAULTED and REMOVED mean: nothing is written any more, and it is the last choice for reads.
 //! Beyond the redundancy a block that is written fails, and the pool stops.
 
 use crate::state::{Reason, VdevState};
+use crate::thresholds::{Thresholds, Times};
 use crate::txgs::Txgs;
 use device::{Error, ErrorKind, WriteDeviceRef};
 use ondisk::label::{Part, part_offset};
 use parking_lot::{Mutex, RwLock};
 use rt::Rt;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
-
-/// Failed requests within [`WINDOW`] that make a leaf FAULTED.
-const IO_ERRORS: usize = 10;
-/// Wrong blocks within [`WINDOW`] that make it DEGRADED.
-const CHECKSUM_ERRORS: usize = 10;
-/// How long an error counts.
-const WINDOW: Duration = Duration::from_secs(600);
 
 /// Stands for the txg of a block that is not known. No txg of a pool has this number.
 pub(crate) const UNKNOWN_TXG: u64 = 0;
@@ -104,21 +97,8 @@ struct Recent {
     is_gone: bool,
     /// A request did not come back.
     hangs: bool,
-    io: VecDeque<Duration>,
-    checksum: VecDeque<Duration>,
-}
-
-/// Adds an error; as many are kept as matter.
-fn note(errors: &mut VecDeque<Duration>, now: Duration, limit: usize) {
-    errors.push_back(now);
-    while errors.len() > limit {
-        errors.pop_front();
-    }
-}
-
-fn are_too_many(errors: &VecDeque<Duration>, now: Duration, limit: usize) -> bool {
-    let is_new = |at: &&Duration| now.saturating_sub(**at) <= WINDOW;
-    errors.iter().filter(is_new).count() >= limit
+    io: Times,
+    checksum: Times,
 }
 
 impl Health {
@@ -203,7 +183,7 @@ impl Health {
     fn io_failed(&self, error: &Error) {
         let now = self.rt.now();
         let mut recent = self.recent.lock();
-        note(&mut recent.io, now, IO_ERRORS);
+        recent.io.note(now);
         recent.is_gone |= error.kind == ErrorKind::Gone;
         recent.hangs |= error.kind == ErrorKind::NoAnswer;
         recent.error.get_or_insert_with(|| error.clone());
@@ -239,7 +219,7 @@ impl Health {
     /// Data that was read is wrong.
     pub(crate) fn read_wrong(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        note(&mut self.recent.lock().checksum, self.rt.now(), CHECKSUM_ERRORS);
+        self.recent.lock().checksum.note(self.rt.now());
     }
 
     /// The leaf cannot be trusted to keep anything: it is not written to any more.
@@ -322,13 +302,14 @@ impl Health {
     }
 
     /// The mark that the errors so far require.
-    pub(crate) fn verdict(&self, device: &WriteDeviceRef) -> Mark {
+    pub(crate) fn verdict(&self, device: &WriteDeviceRef, limits: &Thresholds) -> Mark {
         let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
         let now = self.rt.now();
         let (is_gone, hangs, io, checksum) = {
             let recent = self.recent.lock();
-            let io = are_too_many(&recent.io, now, IO_ERRORS);
-            (recent.is_gone, recent.hangs, io, are_too_many(&recent.checksum, now, CHECKSUM_ERRORS))
+            let io = recent.io.are_too_many(now, limits.io);
+            let checksum = recent.checksum.are_too_many(now, limits.checksum);
+            (recent.is_gone, recent.hangs, io, checksum)
         };
         match () {
             () if is_gone => Mark::Removed,
@@ -347,24 +328,4 @@ pub(crate) fn answers(device: &WriteDeviceRef) -> Result<(), Error> {
     let at = at.ok_or_else(|| Error::open(ErrorKind::Gone, &Arc::from(device.name())))?;
     let bytes = device.read_new(at, Part::Blank.size() as usize)?;
     device.write(at, &bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_count_for_a_while() {
-        let mut errors = VecDeque::new();
-        for second in 0..9 {
-            note(&mut errors, Duration::from_secs(second), IO_ERRORS);
-        }
-        let at = Duration::from_secs;
-        assert!(!are_too_many(&errors, at(9), IO_ERRORS));
-        note(&mut errors, at(600), IO_ERRORS);
-        assert!(are_too_many(&errors, at(600), IO_ERRORS));
-        assert!(!are_too_many(&errors, at(601), IO_ERRORS), "the first one is too old");
-        (0..100).for_each(|_| note(&mut errors, at(700), IO_ERRORS));
-        assert_eq!(errors.len(), IO_ERRORS);
-    }
 }

@@ -2,6 +2,7 @@
 //! and whether the rest does without one.
 
 use crate::health::{Mark, answers};
+use crate::thresholds::{ErrorLimit, Threshold};
 use crate::tree::{Node, Role, VdevTree};
 use core::fmt;
 
@@ -16,7 +17,11 @@ impl VdevTree {
             if node.health.is_out() {
                 continue;
             }
-            let mark = match node.health.verdict(device) {
+            let limits = self.error_limits.of(|| self.line_of(index));
+            let mark = match node.health.verdict(device, &limits) {
+                Mark::None if limits.slow.is_some_and(|slow| self.is_slow_alone(index, slow)) => {
+                    Mark::Degraded
+                }
                 Mark::None => before,
                 Mark::Faulted | Mark::Removed if !self.can_lose(index) => Mark::Degraded,
                 mark => mark,
@@ -27,6 +32,30 @@ impl VdevTree {
             }
         }
         changed
+    }
+
+    /// Sets a number for a vdev, for this tree and those that follow it; `None`: the vdev has none
+    /// of its own.
+    pub fn set_error_limit(&self, guid: u64, limit: ErrorLimit, value: Option<u64>) {
+        self.error_limits.set(guid, limit, value);
+    }
+
+    /// The guid of a vdev, and those of the vdevs around it, outwards.
+    fn line_of(&self, index: usize) -> Vec<u64> {
+        let around = |index: &usize| self.nodes.iter().position(|n| n.children.contains(index));
+        let line = std::iter::successors(Some(index), around);
+        line.filter_map(|index| self.nodes.get(index)).map(|node| node.guid).collect()
+    }
+
+    /// Too many requests to a leaf were slow, and none to others: when many are slow together, the
+    /// cause is no device.
+    fn is_slow_alone(&self, leaf: usize, limit: Threshold) -> bool {
+        let now = self.rt().now();
+        let mut leaves = self.nodes.iter().enumerate().filter_map(|(index, node)| {
+            let slow = node.guard.as_ref()?.slow_within(limit.within, now);
+            Some((index == leaf, slow))
+        });
+        leaves.all(|(is_it, slow)| if is_it { slow >= limit.events.max(1) } else { slow == 0 })
     }
 
     /// Marks the leaves that will not be found again where they were opened, and takes the mark

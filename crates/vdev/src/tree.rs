@@ -22,6 +22,7 @@ use crate::queue::{LeafQueue, LeafStats, QueueLimits};
 use crate::raidz::Raidz;
 use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
+use crate::thresholds::ErrorLimits;
 use crate::txgs::Txgs;
 use core::ops::Range;
 use device::{DeviceRef, WriteDeviceRef};
@@ -197,7 +198,7 @@ pub(crate) struct Node {
     /// The same device, when it was opened to be changed.
     pub(crate) writer: Option<WriteDeviceRef>,
     /// In front of the device, or of the one before, while requests to that have not come back.
-    guard: Option<Arc<Guard>>,
+    pub(crate) guard: Option<Arc<Guard>>,
     /// The queue that blocks are read and written through.
     pub(crate) queue: Option<Arc<LeafQueue>>,
     pub(crate) health: Arc<Health>,
@@ -278,6 +279,7 @@ pub struct VdevTree {
     pub(crate) nodes: Vec<Node>,
     pub(crate) tops: BTreeMap<u32, Top>,
     limits: Arc<QueueLimits>,
+    pub(crate) error_limits: Arc<ErrorLimits>,
     born: Duration,
 }
 
@@ -328,8 +330,9 @@ impl VdevTree {
         }
         let born = b.rt.now();
         let (tree_use, past) = (TreeUse::default(), Vec::new());
-        let mut tree =
-            Self { tree_use, past, rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
+        let Builder { nodes, rt, limits, .. } = b;
+        let error_limits = Arc::default();
+        let mut tree = Self { tree_use, past, rt, nodes, tops, limits, error_limits, born };
         tree.settle_draid_spares();
         Ok(tree)
     }

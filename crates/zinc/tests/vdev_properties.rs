@@ -31,7 +31,9 @@ fn vdevs_have_properties_of_their_own() {
     assert_eq!(get(&place, "org:shelf", "a"), "-\tdefault");
     assert_eq!(get(&place, "comment", "a"), "-\tdefault");
     // Kept for other systems, and said to be.
-    has(&place.run("zpool set io_n=5 tank a").err, &["'io_n=5' is kept for other systems"]);
+    let kept = "'failfast=off' is kept for other systems";
+    has(&place.run("zpool set failfast=off tank a").err, &[kept]);
+    assert_eq!(place.run("zpool set io_n=5 tank a").err, "");
     assert_eq!(get(&place, "io_n", "a"), "5\tlocal");
     place.ok("zpool set io_n=none tank a");
     let doing = "cannot set property for 'tank'";

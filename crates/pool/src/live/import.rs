@@ -506,6 +506,7 @@ fn assemble(
         reader.vdevs().has_missed(*guid, missed);
     }
     note_short(&reader.vdevs(), uberblock.txg);
+    super::vdev_properties::set_error_limits(&reader.vdevs(), &mos.objects, &root);
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, newest));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };

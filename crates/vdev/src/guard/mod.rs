@@ -50,6 +50,7 @@ mod calls;
 mod tests;
 
 use crate::queue::{QueueLimit, QueueLimits, WriteCall};
+use crate::thresholds::Times;
 use calls::Calls;
 use device::backend::{collect, deliver, deliver_write, delivering};
 use device::{
@@ -99,6 +100,8 @@ struct State {
     is_watched: bool,
     /// Requests that took longer than `zio_slow_io_ms`.
     slow: u64,
+    /// When the last of them ended.
+    slow_at: Times,
 }
 
 /// See the head of the file.
@@ -198,8 +201,14 @@ impl Guard {
         self.watch.state.lock().slow
     }
 
+    /// Those of them that ended within the time before `now`.
+    pub(crate) fn slow_within(&self, time: Duration, now: Duration) -> u64 {
+        self.watch.state.lock().slow_at.within(time, now)
+    }
+
     pub(crate) fn forget_slow(&self) {
-        self.watch.state.lock().slow = 0;
+        let mut state = self.watch.state.lock();
+        (state.slow, state.slow_at) = Default::default();
     }
 
     /// Asks the system. That may hang as any request does; then one thread hangs with it, and the
@@ -346,11 +355,14 @@ impl Watchdog {
             let still = now.saturating_sub(oldest.max(state.answered));
             let limit = if still >= silence { Duration::ZERO } else { lost };
             let slow = self.limits.slow();
-            let State { out, late, slow: count, .. } = &mut *state;
+            let State { out, late, slow: count, slow_at, .. } = &mut *state;
             for out in out.values_mut().filter(|out| now.saturating_sub(out.begun) >= limit) {
                 let Some(owner) = out.owner.take() else { continue };
                 *late += 1;
-                *count += u64::from(now.saturating_sub(out.begun) >= slow);
+                if now.saturating_sub(out.begun) >= slow {
+                    *count += 1;
+                    slow_at.note(now);
+                }
                 let (operation, offset, len) = (out.operation, out.offset, out.len);
                 overdue.push((owner, self.error(ErrorKind::NoAnswer, operation, offset, len)));
             }
@@ -369,7 +381,10 @@ impl Watchdog {
         state.answered = now;
         match out.owner {
             Some(owner) => {
-                state.slow += u64::from(now.saturating_sub(out.begun) >= self.limits.slow());
+                if now.saturating_sub(out.begun) >= self.limits.slow() {
+                    state.slow += 1;
+                    state.slow_at.note(now);
+                }
                 Some(owner)
             }
             None => {

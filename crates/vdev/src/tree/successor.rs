@@ -69,6 +69,7 @@ impl VdevTree {
             }
         }
         next.limits = Arc::clone(&self.limits);
+        next.error_limits = Arc::clone(&self.error_limits);
         next.born = self.born;
         next.acquaint();
         Ok(next)
