@@ -6,7 +6,7 @@
 use crate::draid::ROW_HEIGHT;
 use crate::map::LABEL_START_SIZE;
 use ondisk::config::{VdevConfig, VdevKind};
-use ondisk::label::{END_SIZE, data_size};
+use ondisk::label::{END_SIZE, LABEL_SIZE, data_size};
 
 /// Bytes that each child of a dRAID has besides its rows: room for a future change of its shape.
 const DRAID_RESERVE: u64 = 32 << 20;
@@ -21,13 +21,19 @@ pub fn device_size_min(top: &VdevConfig) -> u64 {
     let children = columns(top);
     let own = match top.kind {
         VdevKind::Raidz { .. } => used.div_ceil(children),
-        VdevKind::Draid { nspares, .. } => {
+        VdevKind::Draid { nparity, ndata, nspares, .. } => {
             let disks = children.saturating_sub(u64::from(nspares)).max(1);
-            used.div_ceil(disks).saturating_add(DRAID_RESERVE)
+            let width = (u64::from(nparity) + u64::from(ndata)).max(1);
+            // As many whole rows as these whole groups need: see `draid_asize`.
+            let groups = used.div_ceil(width.saturating_mul(ROW_HEIGHT));
+            let rows = groups.saturating_mul(width).div_ceil(disks);
+            rows.saturating_mul(ROW_HEIGHT).saturating_add(DRAID_RESERVE)
         }
         _ => used,
     };
-    own.saturating_add(LABEL_START_SIZE + END_SIZE)
+    // What a device has behind its last whole label is not used.
+    let own = own.saturating_add(LABEL_START_SIZE + END_SIZE);
+    own.checked_next_multiple_of(LABEL_SIZE).unwrap_or(u64::MAX)
 }
 
 /// Children over which the space of a vdev is spread. A child that is being spread onto counts when
@@ -105,7 +111,30 @@ mod tests {
         assert_eq!(min(VdevKind::Disk, 0, (9 << 20) + 1000), (9 << 20) + LABELS);
         assert_eq!(min(VdevKind::Mirror, 3, 9 << 20), (9 << 20) + LABELS);
         assert_eq!(min(VdevKind::Raidz { nparity: 1 }, 3, 9 << 20), (3 << 20) + LABELS);
+        // A column of a raidz need not be whole labels, and a device is.
+        assert_eq!(min(VdevKind::Raidz { nparity: 1 }, 3, 10 << 20), (3584 << 10) + LABELS);
         assert_eq!(min(VdevKind::Disk, 0, 0), 0, "nothing is known");
+    }
+
+    #[test]
+    fn devices_of_a_draid_have_whole_rows() {
+        const LABELS: u64 = (4 << 20) + (512 << 10);
+        let (nparity, ndata, nspares, disks) = (1, 4, 1, 8);
+        for child in (48 << 20..400 << 20).step_by(3 << 20) {
+            let Some(asize) = super::draid_asize(child, disks, 5).filter(|n| *n > 0) else {
+                continue;
+            };
+            let kind = VdevKind::Draid { nparity, ndata, nspares, ngroups: 1 };
+            let mut top = vdev(kind, 9, asize);
+            for shift in [20, 24, 26] {
+                top.metaslab_shift = Some(shift);
+                let least = device_size_min(&top) - LABELS;
+                let has = |child| super::draid_asize(child, disks, 5).unwrap_or(0);
+                let used = asize >> shift << shift;
+                assert!(least <= child && has(least) >= used, "{child}: {least}");
+                assert!(used == 0 || has(least - 1) < used, "{child}: {least} is too much");
+            }
+        }
     }
 
     #[test]

@@ -70,6 +70,43 @@ fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
     });
 }
 
+/// A device may be smaller than the one whose place it takes, as long as all metaslabs fit; one
+/// that is smaller than that by any byte is refused, and changes nothing.
+#[test]
+fn a_smaller_device_takes_the_place_of_another_where_it_fits() {
+    scenarios((1240..).zip(ALL), |steps, shape| {
+        // The smallest device that OpenZFS takes has less than is used of these.
+        let bench = Bench::new(shape, DEVICE_BYTES * 3 / 2 + (1 << 20), 12);
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..60).for_each(|_| run.step());
+        let old = guid(run.pool(), 0);
+        let fits = run.pool().size_needed(old).unwrap();
+        assert!(fits < run.bench.write_ref(0).size(), "{shape:?}: {fits}");
+        let new = run.bench.devices.len();
+        let device = |bytes| Arc::new(MemoryDevice::zeros(&format!("mem{new}"), bytes));
+        let spec = run.bench.leaf(new);
+        let small = run.pool().replace(old, &spec, device(fits - 1)).unwrap_err().to_string();
+        assert!(small.contains("device is too small"), "{shape:?}: {small}");
+        assert!(!has(run.pool(), "replacing"), "{shape:?}");
+        let small = device(fits);
+        run.bench.devices.push(Arc::clone(&small));
+        run.pool().replace(old, &spec, small).unwrap();
+        (0..20).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()) && is_settled(run.pool(), &[old]), "{shape:?}");
+        // It is written to like any other.
+        random::add_large(run.pool(), 8 << 20);
+        let (mut bench, _) = run.finish();
+        bench.away = vec![0];
+        bench.check(&bench.open()).unwrap();
+        bench.zdb();
+        let pool = bench.import();
+        assert!(is_whole(&pool), "{shape:?}");
+        pool.export().unwrap();
+    });
+}
+
 /// The sync of a txg takes the device in while a later one is open, of which a log has had blocks
 /// written before: the device lacks them too.
 #[test]

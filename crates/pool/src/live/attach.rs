@@ -26,7 +26,7 @@
 use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::config_edit::{AttachKind, bad, parent_of, top_of, with_child, without_child};
-use super::create::{guid_from, new_vdev_zap, set_member};
+use super::create::{DEVICE_MIN, guid_from, new_vdev_zap, set_member};
 use super::leaves::is_out_of_use;
 use super::shared::{Shared, TXGS_ALIVE, TaskCx};
 use super::vdevs::aux_label;
@@ -165,6 +165,10 @@ impl Shared {
         let ashift = top_of(self.pool(), planned, side.guid)?.ashift.unwrap_or(9).min(63);
         if side.device().is_some_and(|d| u64::from(d.sector_size()) > 1 << ashift) {
             return Err(self.refused(DeviceFault::LargerSectors));
+        }
+        // OpenZFS looks at none that is smaller, though the vdev may have less.
+        if side.device().is_some_and(|d| d.size() < DEVICE_MIN) {
+            return Err(self.refused(DeviceFault::TooSmall));
         }
         let tree = self.reader.vdevs();
         let next = tree.successor(&self.rt, planned, &mut open).map_err(|e| bad(&e))?;

@@ -24,6 +24,7 @@
 //! The reason stands at the leaf in reports of the pool until the leaf is used again.
 
 use super::LivePool;
+use super::create::DEVICE_MIN;
 use super::online::{OwnChanges, leaf_of};
 use crate::assemble::newest_label;
 use crate::not_used::{NotUsed, Refused};
@@ -284,12 +285,12 @@ impl LivePool {
         out
     }
 
-    /// Bytes that a device in the place of a leaf has at least.
+    /// Bytes that a device that takes the place of a leaf has at least.
     #[must_use]
     pub fn size_needed(&self, leaf: u64) -> Option<u64> {
         let root = self.shared.config.lock().root.clone();
         let top = root.children.iter().find(|top| top.find(leaf).is_some())?;
-        Some(device_size_min(top))
+        Some(device_size_min(top).max(DEVICE_MIN))
     }
 
     /// Reports say from now on why what was found in the place of a leaf is not used.
