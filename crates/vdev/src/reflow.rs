@@ -199,6 +199,12 @@ impl VdevTree {
         None
     }
 
+    /// A step was done, and was not given up.
+    #[must_use]
+    pub fn has_reflow_step(&self, vdev: u32) -> bool {
+        self.cx(vdev).is_ok_and(|cx| cx.flow.next().is_some())
+    }
+
     /// The step that was done is given up: what it wrote may be lost.
     pub fn give_up_reflow(&self, vdev: u32) {
         if let Ok(cx) = self.cx(vdev)

@@ -213,6 +213,36 @@ fn an_expansion_waits_for_its_devices() {
     });
 }
 
+/// A device fails when a step was done, and the step is given up: it counts in no txg that there
+/// is, so not after a crash either.
+#[test]
+fn a_step_that_was_given_up_is_not_counted() {
+    scenarios((2420..).zip(SHAPES), |steps, shape| {
+        let mut run = run(steps, shape, 60);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        set(run.pool(), Tunable::ReflowPiece, 1 << 20);
+        attach(&mut run);
+        (0..4).for_each(|_| one_txg(run.pool()));
+        let copied = |pool: &Pool| pool.expansion().unwrap().unwrap().state.bytes_copied;
+        let (before, last) = (copied(&run.pool().look().unwrap()), run.pool().last_synced());
+        run.bench.faults[1].add(Fault::fail_flushes(EIO).times(1));
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 1), VdevState::Faulted, "{shape:?}");
+        let mut bench = Bench::new(shape, DEVICE_BYTES, 12);
+        bench.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+        let later: Vec<_> = bench.each_txg().into_iter().filter(|(txg, _)| *txg > last).collect();
+        assert!(!later.is_empty());
+        for (txg, pool) in later {
+            assert_eq!(copied(&pool.unwrap()), before, "{shape:?}: txg {txg} behind {last}");
+        }
+        online_leaf(run.pool(), &run.bench, 1);
+        run.pool().wait_for_scan().unwrap();
+        goes_to_its_end(run.pool());
+        ends_well(run);
+    });
+}
+
 /// A device is replaced in the midst of it, and the process may be killed then: the expansion waits
 /// until the new device has all, and each device has everything at the end.
 #[test]

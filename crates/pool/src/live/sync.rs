@@ -234,8 +234,8 @@ impl Shared {
         head.in_sync.sync(&cx).map_err(|e| self.failed("writing a dataset", e))
     }
 
-    /// Writes the MOS and the first labels until what they say of the leaves is true of what became
-    /// of writing them. See `leaves.rs`.
+    /// Writes the MOS and the first labels until what they say of the leaves, and of an expansion,
+    /// is true of what became of writing them. See `leaves.rs`.
     fn write_all(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<Prepared> {
         let mut root = self.uberblock.lock().rootbp;
         // Of this txg something may have been written before the pool was resumed.
@@ -243,6 +243,7 @@ impl Shared {
         self.resumed.writes_again.fetch_or(is_older, Ordering::AcqRel);
         loop {
             self.note_leaves(cx)?;
+            cx.discount_reflow()?;
             self.write_config(cx)?;
             root = self.converge(cx, record, root)?;
             self.writer.release();
@@ -251,7 +252,9 @@ impl Shared {
                 self.give_up_reflow();
             }
             match self.land_and_prepare(cx.tx.txg(), root) {
-                Ok(prepared) if self.are_leaves_recorded() => return Ok(prepared),
+                Ok(prepared) if self.are_leaves_recorded() && self.is_reflow_recorded() => {
+                    return Ok(prepared);
+                }
                 Ok(_) => {}
                 Err(failure) => {
                     self.suspend(cx.tx.txg(), failure)?;

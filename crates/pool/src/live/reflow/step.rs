@@ -59,6 +59,13 @@ impl Shared {
         }
     }
 
+    /// No step is noted as done that was given up since.
+    pub(in crate::live) fn is_reflow_recorded(&self) -> bool {
+        let state = self.reflows.state.lock();
+        let noted = state.running.filter(|_| state.unsettled > 0);
+        noted.is_none_or(|now| self.reader.vdevs().has_reflow_step(now.id))
+    }
+
     /// After a txg, when no thread holds the gate: what waited for the end of an expansion.
     pub(in crate::live) fn resume_after_reflow(&self) {
         if self.reflows.has_ended() {
@@ -74,23 +81,31 @@ impl TaskCx<'_> {
     /// Notes what was copied; ends the expansion when nothing is left.
     pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
         let reflows = &self.shared.reflows;
-        let Some(mut now) = reflows.running() else { return Ok(()) };
-        let (copied, is_step) = match done {
-            Some(Reflowed::Copied(bytes)) => (bytes, true),
-            _ => (0, false),
-        };
-        // A step that was given up is done again, and counts then.
-        let given_up = std::mem::replace(&mut reflows.state.lock().unsettled, copied);
-        if is_step || given_up > 0 {
-            let before = now.record.bytes_copied.saturating_sub(given_up);
-            now.record.bytes_copied = before.saturating_add(copied);
-            self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
-            reflows.state.lock().running = Some(now);
-        }
+        let (Some(done), Some(mut now)) = (done, reflows.running()) else { return Ok(()) };
         match done {
-            Some(Reflowed::All) => self.end_reflow(now),
-            _ => Ok(()),
+            Reflowed::Copied(bytes) => {
+                now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
+                self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
+                let mut state = reflows.state.lock();
+                (state.running, state.unsettled) = (Some(now), bytes);
+                Ok(())
+            }
+            Reflowed::All => self.end_reflow(now),
         }
+    }
+
+    /// A step that was given up is done again, and counts then: what was noted of it is taken back.
+    pub(in crate::live) fn discount_reflow(&self) -> Result<()> {
+        let reflows = &self.shared.reflows;
+        if self.shared.is_reflow_recorded() {
+            return Ok(());
+        }
+        let Some(mut now) = reflows.running() else { return Ok(()) };
+        let given_up = std::mem::take(&mut reflows.state.lock().unsettled);
+        now.record.bytes_copied = now.record.bytes_copied.saturating_sub(given_up);
+        self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
+        reflows.state.lock().running = Some(now);
+        Ok(())
     }
 
     /// Writes entries of an expansion into the vdev's table, where it has one.
