@@ -11,6 +11,10 @@
 mod expansion;
 #[path = "judge/handover.rs"]
 mod handover;
+#[path = "judge/healed.rs"]
+mod healed;
+#[path = "topology/promises.rs"]
+mod promises;
 mod random;
 #[path = "judge/rebuild.rs"]
 mod rebuild;

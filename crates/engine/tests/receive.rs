@@ -3,6 +3,8 @@
 
 #[path = "receive/correct.rs"]
 mod correct;
+#[path = "receive/judged.rs"]
+mod judged;
 #[path = "receive/raw.rs"]
 mod raw;
 #[path = "receive/recount.rs"]

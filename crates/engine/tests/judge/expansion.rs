@@ -11,7 +11,7 @@ use poolkit::Shape;
 use std::path::{Path, PathBuf};
 
 /// Raidz over three disks, and a disk more.
-fn with_spare_disk(seed: u64, name: &str) -> (Run, usize) {
+pub(super) fn with_spare_disk(seed: u64, name: &str) -> (Run, usize) {
     let mut run = filled(seed, Shape::Raidz1, DEVICE_BYTES, name);
     add_large(run.pool(), 48 << 20);
     run.pool().sync().unwrap();
@@ -19,12 +19,12 @@ fn with_spare_disk(seed: u64, name: &str) -> (Run, usize) {
     (run, new)
 }
 
-fn attach(run: &Run, new: usize) {
+pub(super) fn attach(run: &Run, new: usize) {
     let top = run.pool().look().unwrap().config().vdev_tree.children[0].guid;
     run.pool().attach(top, &run.bench.leaf(new), run.bench.write_ref(new)).unwrap();
 }
 
-fn expansion(bench: &Bench) -> Expansion {
+pub(super) fn expansion(bench: &Bench) -> Expansion {
     bench.open().expansion().unwrap().unwrap().state
 }
 

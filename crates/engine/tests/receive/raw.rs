@@ -15,7 +15,7 @@ pub(super) fn root(pool: &LivePool, new: Create, suite: &str) {
     new.set("compression", "lz4").unwrap().with_key(pool, KEY).unwrap().run(pool).unwrap();
 }
 
-fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
+pub(super) fn change_key(pool: &LivePool, name: &str, format: &str, key: &[u8]) {
     let kind = engine::DatasetKind::Filesystem;
     let parse = |value| engine::properties::parse("keyformat", value, kind, true).unwrap();
     let wish = KeyOptions::of(&mut vec![parse(format)]);

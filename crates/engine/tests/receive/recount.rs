@@ -8,7 +8,7 @@ use engine::live::ImportOptions;
 use std::collections::BTreeMap;
 
 const NAME: &str = "there/fs";
-type Files = Vec<(Vec<u8>, u64)>;
+pub(super) type Files = Vec<(Vec<u8>, u64)>;
 
 /// The blocks of dnodes that a txg counts; 0: it waits.
 fn pieces(pool: &LivePool, blocks: u64) {
@@ -29,7 +29,7 @@ fn force() -> Receive {
 }
 
 /// An encrypted file system with files of several users, in more than one block of dnodes.
-fn source(pool: &LivePool, rng: &mut Rng) -> Files {
+pub(super) fn source(pool: &LivePool, rng: &mut Rng) -> Files {
     root(pool, Create::filesystem("here/fs").unwrap().set("xattr", "sa").unwrap(), "on");
     let fs = pool.filesystem("here/fs").unwrap();
     let mut files = Vec::new();
