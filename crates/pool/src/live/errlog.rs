@@ -11,11 +11,12 @@
 //!
 //! A scrub that came to its end has seen all that there is. What it found, and what readers met
 //! meanwhile, takes the place of both logs: so an entry goes away when its block was freed or is
-//! whole again. A resilver and a scrub that was ended early have seen a part, and add to the log.
+//! whole again. A resilver, a scrub that was ended early and one that was resumed after an export
+//! or a crash have seen a part, and add to the log.
 //!
 //! OpenZFS keeps what a scrub has found so far in a log of its own (`errlog_scrub`), which becomes
-//! the other one (`errlog_last`) at the end. A scrub here begins anew after an export, so that its
-//! part of the log is of no use to anything; both are read, and emptied.
+//! the other one (`errlog_last`) at the end. Here it is added to the other one with each place that
+//! is kept, so nothing is written to that log; both are read, and emptied.
 //!
 //! **Form.** With the feature `head_errlog` an entry is kept under its head, with its birth, by
 //! which a reader finds the snapshots that have the block (`crate::errlog`). Without it, an entry

@@ -39,8 +39,8 @@
 //! *Suspended* (`suspend.rs`): the sync thread waits for devices. What wants to enter, or waits for
 //! room or for a txg, goes on waiting or is told so, as [`FailMode`] says.
 //!
-//! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
-//! only for a moment.
+//! Lock order: `state` and `measured` are held while `policy` is taken; `policy` and `limits` are
+//! held only for a moment, `memory` never while another is.
 
 use super::mode::{FailMode, Patience};
 use super::record::{PushReason, TxgRecord, TxgState};

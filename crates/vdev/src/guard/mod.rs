@@ -43,7 +43,9 @@
 //! thread costs more than a fast disk does, and a command that opened the pool for itself holds up
 //! no other.
 //!
-//! One lock, around the requests that are out; never held over a call of anything.
+//! Locks, none of which is held over a call of the device or while another is taken: one around the
+//! requests that are out (`Watchdog`), one around each last answer (`LastAnswer`), one around the
+//! calls that wait for a thread (`Calls`).
 
 mod calls;
 #[cfg(test)]

@@ -14,13 +14,14 @@
 //!   siblings do not meanwhile
 //! SIT_OUT has passed              one read goes to it, as a trial; in time, or no later than those
 //!                                 of its siblings meanwhile: it is used again; late: it sits out
-//!                                 for twice as long, up to SIT_OUT_MAX
+//!                                 for twice as long, up to `zfs_vdev_read_sit_out_secs`
 //! ```
 //!
 //! *Unusual* is what takes twice as long as the percentile (`zinc_read_late_percentile`, 99) of the
 //! last [`RECENT`] reads of this leaf, waiting in its queue included, and no less than
-//! [`LATE_MIN`], below which a second read costs more than it saves. The measure is a leaf's own,
-//! so a load that makes all slow moves it. A late read counts as what it is measured by, so a leaf
+//! [`LATE_MIN`], below which a second read costs more than it saves, and no more than
+//! [`LATE_MOST`], where no sibling says what is usual. The measure is a leaf's own, so a load that
+//! makes all slow moves it. A late read counts as what it is measured by, so a leaf
 //! that is suddenly slow does not become the new usual at once. As long as little is known, it is
 //! [`LATE_UNKNOWN`].
 //!
