@@ -4,7 +4,9 @@
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
-use std::path::PathBuf;
+use clap::{Arg, ArgAction, Command};
+use clap_mangen::Man;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `zinc man`.
@@ -17,7 +19,65 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         std::fs::create_dir_all(&self.dir)?;
-        clap_mangen::generate_to((session.process().grammar.verbs)(), &self.dir)?;
+        let mut verbs = (session.process().grammar.verbs)().disable_help_subcommand(true);
+        verbs.build();
+        write(&verbs, &self.dir)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The pages of a verb and of all below it. Depth is that of the command line.
+fn write(verb: &Command, dir: &Path) -> std::io::Result<()> {
+    verb.get_subcommands().filter(|v| !v.is_hide_set()).try_for_each(|v| write(v, dir))?;
+    let page = Man::new(verb.clone().override_usage(synopsis(verb)));
+    // As a page it is of the program, whatever the verb.
+    let page = page.source(concat!("zinc ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\n", ".SH NOTES\n");
+    std::fs::write(dir.join(page.get_filename()), text)
+}
+
+/// How it is called: every option, with its value.
+fn synopsis(verb: &Command) -> String {
+    let mut text = verb.get_bin_name().unwrap_or_else(|| verb.get_name()).to_owned();
+    let seen = || verb.get_arguments().filter(|arg| !arg.is_hide_set());
+    for arg in seen().filter(|arg| !arg.is_positional()).chain(verb.get_positionals()) {
+        let part = match arg.is_positional() {
+            true => value(arg),
+            false => option(arg),
+        };
+        match (arg.is_hide_set(), arg.is_required_set()) {
+            (true, _) => {}
+            (_, true) => text += &format!(" {part}"),
+            (_, false) => text += &format!(" [{part}]"),
+        }
+    }
+    if verb.has_subcommands() {
+        text += " VERB";
+    }
+    text
+}
+
+/// `-x|--long VALUE`.
+fn option(arg: &Arg) -> String {
+    let names = arg.get_short().map(|c| format!("-{c}"));
+    let names = names.into_iter().chain(arg.get_long().map(|long| format!("--{long}")));
+    let mut text = names.collect::<Vec<_>>().join("|");
+    match arg.get_num_args() {
+        Some(values) if values.min_values() > 0 => text += &format!(" {}", value(arg)),
+        Some(values) if values.takes_values() => text += &format!(" [{}]", value(arg)),
+        _ if matches!(arg.get_action(), ArgAction::Count) => text += "...",
+        _ => {}
+    }
+    text
+}
+
+/// The name of a value; of several, with dots behind it.
+fn value(arg: &Arg) -> String {
+    let names = arg.get_value_names().map(|names| names.join(" "));
+    let name = names.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
+    let is_list =
+        arg.get_num_args().is_some_and(|n| n.max_values() > 1 && n.max_values() > n.min_values());
+    if is_list && !name.contains(' ') { name + "..." } else { name }
 }
