@@ -106,6 +106,11 @@ impl fmt::Display for Error {
             // The pool is full, not the object.
             ErrorKind::NoSpace => return f.write_str("out of space"),
             ErrorKind::Memory => return f.write_str("the changes take more memory than allowed"),
+            // An object that a user has named by its number.
+            ErrorKind::WrongType { wanted, found } if self.objset == 0 => {
+                let object = self.object;
+                return write!(f, "object {object} of the MOS is of type '{found}', not {wanted}");
+            }
             ErrorKind::Quota => return f.write_str("disk quota exceeded"),
             _ => write!(f, "objset {} object {}: ", self.objset, self.object)?,
         }

@@ -87,7 +87,7 @@ impl fmt::Display for KeyError {
                     KeyFormat::Hex => "64 hexadecimal digits",
                     KeyFormat::Passphrase => "8 to 512 bytes",
                 };
-                write!(f, "a {} key has {want}, given are {given}", format.name())
+                write!(f, "a {} key has {want}, but {given} were given", format.name())
             }
             Self::BadHex => f.write_str("not hexadecimal digits"),
             Self::TooManyRounds(n) => {

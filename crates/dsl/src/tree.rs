@@ -159,7 +159,7 @@ impl Dsl {
     /// A directory by its object.
     pub fn dir(&self, object: u64, name: String) -> Result<Arc<Dir>> {
         let o = self.mos.object(object)?;
-        need_bonus(&o, DmuType::DSL_DIR, "a DSL directory")?;
+        need_bonus(&o, DmuType::DSL_DIR, "a directory of datasets")?;
         let phys = DslDir::decode(&o.dnode().bonus, o.dnode().endian)
             .map_err(|error| Error::Format { object, error })?;
         Ok(Arc::new(Dir { object, name, phys, has_fields: is_zapified(o.dnode()) }))
@@ -168,7 +168,7 @@ impl Dsl {
     /// A dataset by its object, as one of `dir`.
     pub fn dataset(&self, object: u64, name: String, dir: &Arc<Dir>) -> Result<Dataset> {
         let o = self.mos.object(object)?;
-        need_bonus(&o, DmuType::DSL_DATASET, "a DSL dataset")?;
+        need_bonus(&o, DmuType::DSL_DATASET, "a dataset")?;
         let phys = DslDataset::decode(&o.dnode().bonus, o.dnode().endian)
             .map_err(|error| Error::Format { object, error })?;
         let has_fields = is_zapified(o.dnode());

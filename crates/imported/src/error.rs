@@ -48,6 +48,8 @@ pub enum LookError {
     ReadOnly {
         /// The pool.
         name: String,
+        /// Its version, when it is from before features: such pools are only read.
+        old_version: Option<u64>,
     },
     /// One of them may not be read.
     #[error("its device {} cannot be read", path.display())]

@@ -8,6 +8,7 @@
 use crate::{Found, KnownPools, LookError, look_for};
 use engine::datasets::pool_of;
 use engine::devices::DeviceSource;
+use engine::features::VERSION_FEATURES;
 use engine::live::ImportOptions;
 use engine::pools::{Choice, Destroyed, PoolSearch, Waiter, open_when_free, scan};
 use engine::{Candidate, LivePool, Rt, SearchOptions};
@@ -69,7 +70,11 @@ impl Found {
     /// [`LookError::ReadOnly`].
     pub fn check_changeable(&self) -> Result<(), LookError> {
         match self.listed.known().filter(|known| known.is_readonly()) {
-            Some(known) => Err(LookError::ReadOnly { name: known.name().to_owned() }),
+            Some(known) => {
+                let (name, version) = (known.name().to_owned(), self.candidate.config.version);
+                let old_version = (version < VERSION_FEATURES).then_some(version);
+                Err(LookError::ReadOnly { name, old_version })
+            }
             None => Ok(()),
         }
     }

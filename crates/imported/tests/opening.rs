@@ -181,7 +181,7 @@ fn what_was_imported_to_be_read_only_is_not_changed() {
     place.known("tank", "a", true);
     let before = std::fs::read(place.at("a")).unwrap();
     let refused = open(&place.list(), "tank", &[], &up_to(0.0)).err().unwrap();
-    assert!(matches!(refused, LookError::ReadOnly { name } if name == "tank"));
+    assert!(matches!(refused, LookError::ReadOnly { name, old_version: None } if name == "tank"));
     assert!(std::fs::read(place.at("a")).unwrap() == before);
 }
 

@@ -173,29 +173,30 @@ fn kib(bytes: f64) -> String {
     format!("{:.0} KiB", bytes / 1024.0)
 }
 
+/// The size of blocks of pointers, where there is data.
+fn pointers(facts: &Facts, costs: &Costs, memory: u64) -> Advice {
+    let table = facts.blocks as f64 * 128.0;
+    let because = match table <= memory as f64 / 4.0 {
+        true => format!(
+            "the pointers to all data take {} and stay in the cache, so their size does not matter \
+             for reads; large ones are fewer to write",
+            kib(table),
+        ),
+        false => format!(
+            "the pointers to all data take {}, more than a quarter of memory; one block of 128 KiB \
+             brings those of 1024 neighbours for {:.1} times the cost of 128",
+            kib(table),
+            costs.of(131_072.0) / costs.of(16384.0),
+        ),
+    };
+    Advice { set: "zfs_default_ibs=17 (128 KiB indirect blocks)".to_owned(), because }
+}
+
 /// What to set, and why; `memory` is what the cache may hold.
 #[must_use]
 pub fn advise(facts: &Facts, costs: &Costs, preset: &Preset, memory: u64) -> Vec<Advice> {
     let mut advice = records(facts, costs);
-    let table = facts.blocks as f64 * 128.0;
-    let fits = table <= memory as f64 / 4.0;
-    advice.push(Advice {
-        set: "zfs_default_ibs=17 (128 KiB indirect blocks)".to_owned(),
-        because: if fits {
-            format!(
-                "the pointers to all data take {} and stay in the cache, so their size does not \
-                 matter for reads; large ones are fewer to write",
-                kib(table),
-            )
-        } else {
-            format!(
-                "the pointers to all data take {}, more than a quarter of memory; one block of 128 \
-                 KiB brings those of 1024 neighbours for {:.1} times the cost of 128",
-                kib(table),
-                costs.of(131_072.0) / costs.of(16384.0),
-            )
-        },
-    });
+    advice.extend((facts.blocks > 0).then(|| pointers(facts, costs, memory)));
     advice.push(Advice {
         set: format!(
             "zfs_vdev_async_read_max_active and zfs_vdev_scrub_max_active up to {}",
@@ -249,5 +250,9 @@ mod tests {
         assert!(disk.random_ms < 0.1 && disk.depth >= 32, "{disk:?}");
         assert!(fast[0].set.starts_with("recordsize=512 KiB") || fast[0].set.contains("=128 KiB"));
         assert!(!fast.iter().any(|a| a.set.contains("log device")));
+        let Some(preset) = preset("nvme") else { panic!("no preset") };
+        let empty = Facts { blocks: 0, logical: 0, physical: 0, disks: 1 };
+        let text = format!("{:?}", advise(&empty, &disk, &preset, 8 << 30));
+        assert!(!text.contains(" 0 KiB") && text.contains("recordsize"), "{text}");
     }
 }

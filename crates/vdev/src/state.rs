@@ -69,6 +69,8 @@ pub enum Reason {
     TooManyErrors,
     /// Its requests did not come back.
     NoAnswer,
+    /// The administrator said that it failed.
+    External,
     /// The device was away while the others were written, and is this many txgs behind.
     Behind(u64),
 }
@@ -84,6 +86,7 @@ impl fmt::Display for Reason {
             Self::NoReplicas => "insufficient replicas",
             Self::TooManyErrors => "too many errors",
             Self::NoAnswer => "does not answer",
+            Self::External => "external device fault",
             Self::Behind(1) => "was away, 1 txg behind",
             Self::Behind(n) => return f.pad(&format!("was away, {n} txgs behind")),
         })

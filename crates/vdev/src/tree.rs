@@ -70,6 +70,8 @@ pub enum LeafOpen {
     Offline,
     /// Out of use after errors.
     Faulted,
+    /// Out of use because the administrator said that it failed.
+    FaultedByHand,
     /// Pulled out.
     Removed,
 }
@@ -81,6 +83,10 @@ impl LeafOpen {
     pub fn by_config(config: &VdevConfig, device: Option<DeviceRef>) -> Self {
         match device {
             _ if config.offline => Self::Offline,
+            // Its errors are "err_exceeded".
+            _ if config.faulted && config.aux_state.as_deref() == Some("external") => {
+                Self::FaultedByHand
+            }
             _ if config.faulted => Self::Faulted,
             _ if config.removed => Self::Removed,
             None => Self::Missing,
@@ -120,6 +126,7 @@ impl LeafOpen {
             Self::BadLabel => ((None, None), Faulted, Reason::BadLabel, false),
             Self::Offline => ((None, None), Offline, Reason::None, false),
             Self::Faulted => ((None, None), Faulted, Reason::TooManyErrors, false),
+            Self::FaultedByHand => ((None, None), Faulted, Reason::External, false),
             Self::Removed => ((None, None), Removed, Reason::None, false),
         };
         Opened { device, writer, state, reason, stale, short: None }

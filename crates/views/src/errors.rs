@@ -28,9 +28,7 @@ pub fn text(error: &Error) -> String {
         }
         (ErrorKind::Mismatched(why), place) => of(place, layout::mismatch(*why)),
         (ErrorKind::NotResumed(fault), place) => of(place, streams::not_resumed(fault)),
-        (ErrorKind::NotSent(why), place) => {
-            of(place, format!("cannot be sent yet: {}", unsendable(*why)))
-        }
+        (ErrorKind::NotSent(why), place) => of(place, unsendable(*why)),
         (ErrorKind::NotImported(why), Some(Place::Pool(name))) => {
             format!("cannot import '{name}': {}", not_imported(why))
         }
@@ -88,13 +86,12 @@ fn has_words(why: &Refusal) -> bool {
 }
 
 fn unsendable(why: Unsendable) -> String {
-    let fixed = match why {
+    match why {
         Unsendable::EncryptedProperties => {
-            "it is encrypted, and its properties are sent with -w only"
+            "an encrypted dataset is sent with its properties only with -w".to_owned()
         }
-        other => return other.to_string(),
-    };
-    fixed.to_owned()
+        other => format!("cannot be sent yet: {other}"),
+    }
 }
 
 #[cfg(test)]
@@ -122,10 +119,8 @@ mod tests {
         let with = Error::new(ErrorKind::NotSent(Unsendable::EncryptedProperties));
         let at = with.at(Place::Dataset("a@b".to_owned()));
         assert!(!at.to_string().contains("-w"));
-        assert_eq!(
-            text(&at),
-            "a@b: cannot be sent yet: it is encrypted, and its properties are sent with -w only"
-        );
+        let message = "a@b: an encrypted dataset is sent with its properties only with -w";
+        assert_eq!(text(&at), message);
         let newer = Error::new(ErrorKind::Refused(Refusal::NewerVersion(5)));
         let message = "a: can not be downgraded; it is already at version 5";
         assert_eq!(text(&newer.at(Place::Dataset("a".to_owned()))), message);

@@ -17,6 +17,10 @@ pub fn key_noun(format: KeyFormat) -> &'static str {
 pub const ONLY_KEY_PROPERTIES: &str = "Key change error: Only keyformat, keylocation and \
                                        pbkdf2iters may be set with this command.";
 
+/// What to do instead of mounting one file system of a pool that is not served, with its key.
+pub const MOUNT_ALL: &str = "keys are held by the process that serves a pool: `zinc serve POOL` \
+                             first, or mount the whole pool with `zinc zfs mount -al POOL`";
+
 /// An operation on keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyVerb {

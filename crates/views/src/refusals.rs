@@ -12,6 +12,15 @@ const VALUE_MAX: usize = 8191;
 /// This many characters of a name or value are repeated in a message.
 const SHOWN_MAX: usize = 64;
 
+/// The end of the values of a property that has powers of 2.
+const POWERS: &str = ", power of 2";
+
+/// Whether [`bad_value`] says which values are good, when these are.
+#[must_use]
+pub fn are_listed(values: &str) -> bool {
+    values.contains('|') || values.ends_with(POWERS)
+}
+
 /// The message for a value that is refused; the hint may have the possible values.
 #[must_use]
 pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
@@ -28,6 +37,9 @@ pub fn bad_value(name: &str, value: &str, hint: Option<&Hint>) -> String {
         }
         Some(Hint::ChooseValue(values)) if values.contains('|') => {
             format!("'{name}' must be one of '{values}'")
+        }
+        Some(Hint::ChooseValue(values)) if values.ends_with(POWERS) => {
+            format!("'{name}' must be a power of 2 from {}", values.trim_end_matches(POWERS))
         }
         None if name.len() > NAME_MAX => format!("property name '{}' is too long", short(name)),
         None if value.len() > VALUE_MAX => format!("property value of '{name}' is too long"),
@@ -129,6 +141,9 @@ mod tests {
     fn values_are_named_or_shortened() {
         let choice = Hint::ChooseValue("on | off");
         assert_eq!(bad_value("atime", "x", Some(&choice)), "'atime' must be one of 'on | off'");
+        let power = Hint::ChooseValue("512 to 16M, power of 2");
+        let message = "'recordsize' must be a power of 2 from 512 to 16M";
+        assert_eq!(bad_value("recordsize", "3K", Some(&power)), message);
         let number = Hint::ChooseValue("a size");
         assert_eq!(bad_value("quota", "x", Some(&number)), "bad value 'x' for 'quota'");
         let long = bad_value("quota", &"é".repeat(100), None);

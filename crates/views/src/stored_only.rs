@@ -54,8 +54,7 @@ const DATASETS: [StoredOnly; 21] = [
 ];
 
 #[rustfmt::skip]
-const POOLS: [StoredOnly; 2] = [
-    kept("dedup_table_quota", &["none"], "zinc deduplicates nothing that it writes"),
+const POOLS: [StoredOnly; 1] = [
     kept("listsnapshots", &["off"], SNAPSHOTS),
 ];
 

@@ -36,19 +36,24 @@ pub fn usage(command: &str, verbs: &[&str]) -> String {
 
 const ENCLOSURES: &str = "zinc switches no enclosures";
 
-/// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 8] = [
+/// The options of OpenZFS 2.3 that a verb has there and not here, and why not, if there is more to
+/// say than that.
+const OPTIONS: [(&str, &[&str], &str); 11] = [
+    ("zfs mount", &["-R"], "`zinc zfs mount -a` mounts all of a pool"),
+    ("zfs mount", &["-j", "--json"], "its list is text only"),
     ("zfs send", &["-S"], "a partially received snapshot cannot be sent"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
     ("zpool offline", &["--power"], ENCLOSURES),
     ("zpool online", &["--power"], ENCLOSURES),
     ("zpool clear", &["--power"], ENCLOSURES),
+    ("zpool status", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-a"], "zinc scrubs the pools that are named"),
     ("zdb", &["-T"], "the table of cloned blocks is not shown: `zinc check` verifies it"),
-    ("zdb", &["-I", "-o", "-x"], "zinc's zdb does not support it"),
+    ("zdb", &["-I", "-o", "-x"], ""),
 ];
 
-/// Why an option of a verb does nothing, when it is one that OpenZFS has and zinc lacks.
+/// Why an option of a verb does nothing, when it is one that OpenZFS has and zinc lacks; empty when
+/// there is nothing to say but that.
 #[must_use]
 pub fn option(verb: &str, option: &str) -> Option<&'static str> {
     let row = OPTIONS.iter().find(|(of, names, _)| *of == verb && names.contains(&option));

@@ -55,6 +55,9 @@ pub fn unwritten(name: &str) -> Option<String> {
 pub struct MissingFeatures {
     pool: String,
     features: Vec<String>,
+    /// Its version, when it is from before features.
+    #[serde(default)]
+    old_version: Option<u64>,
 }
 
 impl MissingFeatures {
@@ -62,7 +65,13 @@ impl MissingFeatures {
     #[must_use]
     pub fn new(pool: &str, features: &[&Feature]) -> Self {
         let features = features.iter().map(|f| f.name().to_owned()).collect();
-        Self { pool: pool.to_owned(), features }
+        Self { pool: pool.to_owned(), features, old_version: None }
+    }
+
+    /// The same of a pool from before features, which is only read.
+    #[must_use]
+    pub fn before_features(pool: &str, version: u64) -> Self {
+        Self { pool: pool.to_owned(), features: Vec::new(), old_version: Some(version) }
     }
 }
 
@@ -98,7 +107,20 @@ pub fn enabled(pool: &str, features: &[&Feature]) -> String {
 #[must_use]
 pub fn lacking(mut pools: Vec<MissingFeatures>) -> String {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
-    let mut text = "All pools are formatted using feature flags.\n\n".to_owned();
+    let old = pools.iter().filter_map(|p| Some(format!("{:<4} {}\n", p.old_version?, p.pool)));
+    let old: String = old.collect();
+    let mut text = match old.is_empty() {
+        true => "All pools are formatted using feature flags.\n\n".to_owned(),
+        false => format!(
+            "The following pools are formatted with legacy version numbers. zinc only reads\n\
+             them; OpenZFS can upgrade them to feature flags.\n\n\
+             VER  POOL\n---  ------------\n{old}\n"
+        ),
+    };
+    let are_all_old = !pools.is_empty() && pools.iter().all(|pool| pool.old_version.is_some());
+    if are_all_old {
+        return text;
+    }
     pools.retain(|pool| !pool.features.is_empty());
     if pools.is_empty() {
         text.push_str("Every feature flags pool has all supported features enabled.\n");
@@ -128,10 +150,15 @@ mod tests {
         let lacks = |pool: &str, features: &[&str]| MissingFeatures {
             pool: pool.to_owned(),
             features: features.iter().map(|f| (*f).to_owned()).collect(),
+            old_version: None,
         };
         let text = lacking(vec![lacks("b", &["x", "y"]), lacks("c", &[]), lacks("a", &["z"])]);
         assert!(text.ends_with("---\na\n      z\nb\n      x\n      y\n"), "{text}");
         assert!(lacking(vec![lacks("c", &[])]).ends_with("all supported features enabled.\n"));
+        let old = || MissingFeatures::before_features("old", 28);
+        let text = lacking(vec![lacks("b", &["x"]), old()]);
+        assert!(text.contains("\n28   old\n\nSome supported") && !text.contains("All pools"));
+        assert!(lacking(vec![old()]).ends_with("\n28   old\n\n"));
     }
 
     #[test]

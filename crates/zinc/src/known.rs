@@ -136,10 +136,17 @@ impl From<LookError> for Failure {
                 .because("its labels say that it was destroyed")
                 .hint(format!("`zinc zpool export -f {}` forgets it", word(&name))),
             LookError::NotKnown { name } => Self::opening(&name, "no such pool"),
-            LookError::ReadOnly { name } => {
-                Self::refused(&format!("cannot change '{name}'"), "pool is read-only")
-                    .because("it was imported with -o readonly=on")
-                    .hint("export it, and import it without that option")
+            LookError::ReadOnly { name, old_version } => {
+                let start = format!("cannot change '{name}'");
+                let failure = Self::refused(&start, "pool is read-only");
+                match old_version {
+                    Some(version) => failure.because(format!(
+                        "it is of version {version}, which zinc only reads; OpenZFS can upgrade it"
+                    )),
+                    None => failure
+                        .because("it was imported with -o readonly=on")
+                        .hint("export it, and import it without that option"),
+                }
             }
             LookError::Search(e) => e.into(),
         }

@@ -51,7 +51,7 @@ fn place(error: &Error) -> Option<&str> {
 
 /// The message says all values that there are.
 fn lists_values(error: &Error, hint: &Hint) -> bool {
-    matches!(hint, Hint::ChooseValue(values) if values.contains('|'))
+    matches!(hint, Hint::ChooseValue(values) if refusals::are_listed(values))
         && matches!(error.kind(), ErrorKind::BadValue { .. })
 }
 

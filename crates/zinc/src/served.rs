@@ -498,8 +498,9 @@ impl RunOutcome {
 /// Why another user is refused.
 pub fn denied() -> Failure {
     Failure::new("permission denied: the pool is root's").hint(
-        "other users may only read it (zpool list, get, status and iostat, zfs list, get, holds \
-         and allow) and make the changes that `zfs allow` permits, without options that name files",
+        "other users may only look (zpool list, get, status, iostat and wait, zfs list, get, \
+         holds and allow, what zpool upgrade and zfs upgrade list, zinc top) and make the changes \
+         that `zfs allow` permits, without options that name files",
     )
 }
 

@@ -156,6 +156,26 @@ fn a_faulted_device_is_cleared() {
 }
 
 #[test]
+fn a_fault_for_now_ends_with_the_process_that_has_the_pool() {
+    let place = mirror();
+    let run = place.run("zpool offline -tf tank a");
+    assert!(run.code == 0 && run.err.contains("the next command that changes it"), "{}", run.err);
+    place.ok("zfs set atime=off tank");
+    assert!(place.ok("zpool status tank").contains(" state: ONLINE"));
+    let mut server = place.serve("tank");
+    place.ok_here("zpool offline -tf tank a");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("FAULTED") && status.contains("external device fault"), "{status}");
+    fill(&place, "one", |words| place.ok_here(words));
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+    place.ok("zpool import -d . tank");
+    assert!(!place.ok("zpool status tank").contains("FAULTED"));
+    place.ok("zpool resilver tank");
+    has_all_on(&place, "a", "b", "one");
+}
+
+#[test]
 fn a_scrub_repairs_and_says_so() {
     let place = mirror();
     fill(&place, "one", |words| place.ok(words));

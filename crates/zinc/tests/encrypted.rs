@@ -99,6 +99,12 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
     let made = with_input(dir, &format!("{endless} sealed/endless"), b"correct horse battery\n");
     let message = String::from_utf8_lossy(&made.stderr).into_owned();
     assert!(made.status.code() == Some(1) && message.contains("rounds of PBKDF2"), "{message}");
+    // With its properties only as it is stored; what is left out does not count.
+    ok(dir, "zfs snapshot -r sealed@all");
+    let words = "an encrypted dataset is sent with its properties only with -w";
+    refused("zfs send -n -R sealed@all", words);
+    refused("zfs send -n -R -X sealed/raw,sealed/vol sealed@all", words);
+    ok(dir, "zfs send -n -R -X sealed/raw,sealed/vol,sealed/words sealed@all");
     // What is not encrypted needs no key; what is missing above it does.
     std::fs::rename(dir.join("key"), dir.join("elsewhere")).unwrap();
     ok(dir, "zfs create -o encryption=off sealed/raw/plain");
@@ -166,6 +172,11 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
     ok(dir, &format!("zfs create {raw} -o keylocation={key} kept/enc"));
     let (code, text) = run(&format!("zfs load-key -d {} kept/enc", arg(dir)));
     assert!(code == Some(1) && text.contains("nothing serves the pool"), "{text}");
+    let (code, text) = run("zfs load-key -a");
+    assert!(code == Some(1) && text.contains("nothing serves the pool of 'kept/enc'"), "{text}");
+    let (code, text) = run("zfs mount -l kept/enc");
+    let hint = "zinc zfs mount -al POOL";
+    assert!(code == Some(1) && text.contains(hint) && !text.contains("--keys"), "{text}");
     let mut serve = command(&format!("serve -d {} kept", arg(dir)));
     let mut server = Server(serve.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -175,6 +186,7 @@ fn a_server_keeps_keys_until_they_are_unloaded() {
     assert_eq!(status(), "unavailable\n");
     assert_eq!(run("zfs load-key -r kept"), (Some(0), "1 / 1 key(s) successfully loaded\n".into()));
     assert_eq!(status(), "available\n");
+    assert_eq!(run("zfs load-key -a").0, Some(0));
     let (code, text) = run("zfs load-key kept/enc");
     assert!(code == Some(1) && text.contains("Key already loaded for 'kept/enc'."), "{text}");
     assert_eq!(run("zfs create kept/enc/below").0, Some(0));

@@ -103,7 +103,8 @@ fn a_pool_that_is_not_served_has_no_events() {
     place.ok("zpool create tank a");
     let run = place.run("zpool events tank");
     assert_eq!((run.code, run.out.as_str()), (0, "TIME                           CLASS\n"));
-    has(&run.err, &["events are kept while a pool is served, and tank is not"]);
+    has(&run.err, &["tank is not served: only served pools keep events"]);
+    has(&place.fails("zpool events -c tank"), &["tank is not served"]);
     has(&place.fails("zpool events nix"), &["cannot open 'nix': no such pool"]);
     has(&place.fails("serve --hook missing tank"), &["cannot run", "missing"]);
 }

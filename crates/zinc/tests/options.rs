@@ -100,6 +100,7 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
             "--json-int",
             "--json-flat-vdevs",
             "--json-pool-key-guid",
+            "--power",
         ],
     ),
     ("zpool get", &["-H", "-p", "-o name", "-j", "--json-int", "--json-pool-key-guid"]),
@@ -145,7 +146,7 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zfs projectspace", &["-H", "-p", "-o name", "-s name", "-S name"]),
     ("zfs diff", &["-F", "-H", "-t", "-h"]),
     ("zfs holds", &["-H", "-p", "-r"]),
-    ("zfs mount", &["-a", "-f", "-l", "-O", "-v", "-o ro"]),
+    ("zfs mount", &["-a", "-f", "-l", "-O", "-v", "-o ro", "-R", "-j", "--json"]),
     ("zfs unmount", &["-a", "-f", "-u"]),
     ("zfs version", &["-j"]),
     ("zfs allow", &["-d", "-l", "-u x", "-g x", "-e", "-c", "-s @x"]),
@@ -203,8 +204,8 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
         &[
             "-A", "-b", "-c", "-d", "-D", "-F", "-G", "-h", "-i", "-k", "-L", "-M", "-N", "-P",
             "-s", "-T", "-v", "-X", "-Y", "-y", "-e", "-V", "-p x", "-I 1", "-o a=b", "-t 1",
-            "-U x", "-x y", "-K x", "-B", "-C", "-E", "-l", "-q", "-u", "-m", "-O", "-r", "-R",
-            "-S",
+            "-U x", "-x y", "-K x", "-B", "-C", "-E x", "-l", "-q", "-u", "-m", "-O", "-r", "-R",
+            "-S", "-Z",
         ],
     ),
 ];
@@ -230,13 +231,17 @@ fn no_documented_option_is_unexpected() {
 
 #[test]
 fn an_option_that_zinc_lacks_is_refused_by_name() {
-    for (line, verb, option) in
-        [("zpool online --power tank a", "zpool online", "--power"), ("zdb -x d tank", "zdb", "-x")]
-    {
+    for (line, verb, option, lines) in [
+        ("zpool online --power tank a", "zpool online", "--power", 2),
+        ("zpool status --power tank", "zpool status", "--power", 2),
+        ("zfs mount -R tank", "zfs mount", "-R", 2),
+        ("zfs mount --json", "zfs mount", "--json", 2),
+        ("zdb -x d tank", "zdb", "-x", 1),
+    ] {
         let run = zinc(&line.split(' ').collect::<Vec<_>>());
         let text = format!("zinc: {verb} {option}: not supported by zinc yet\n");
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{line}");
-        assert!(run.err.starts_with(&text) && run.err.lines().count() == 2, "{}", run.err);
+        assert!(run.err.starts_with(&text) && run.err.lines().count() == lines, "{}", run.err);
     }
     // What OpenZFS does not know either is a wrong command line.
     let run = zinc(&["zpool", "status", "-Q"]);
@@ -244,8 +249,33 @@ fn an_option_that_zinc_lacks_is_refused_by_name() {
     assert!(run.err.contains("unexpected argument '-Q'"), "{}", run.err);
 }
 
-/// Whether zinc takes a verb, with an option or without.
+#[test]
+fn what_is_wrong_with_a_name_or_missing_is_said() {
+    for (line, text) in [
+        ("zfs unallow s", "missing user, group or permission"),
+        ("zfs create a/a@b", "cannot create 'a/a@b': invalid character '@' in name"),
+        ("zfs create a/a#b", "cannot create 'a/a#b': invalid character '#' in name"),
+    ] {
+        let run = zinc(&line.split(' ').collect::<Vec<_>>());
+        assert!(run.code != 0 && run.err.contains(text), "{line}: {}", run.err);
+    }
+}
+
+/// Whether an option that has no value in OpenZFS has one here: a name behind it is not what it is
+/// there.
+fn eats(verb: &str, option: &str) -> bool {
+    if option.is_empty() || option.contains(' ') {
+        return false;
+    }
+    let line = format!("{verb} nix@nix#nix {option}");
+    zinc(&line.split(' ').collect::<Vec<_>>()).err.contains("a value is required")
+}
+
+/// Whether zinc takes a verb, with an option or without, as OpenZFS does.
 fn takes(verb: &str, option: &str) -> bool {
+    if eats(verb, option) {
+        return false;
+    }
     let name = if verb.ends_with("version") { "" } else { "nix@nix#nix" };
     let line = format!("{verb} {option} {name}");
     let run = zinc(&line.split_whitespace().collect::<Vec<_>>());
@@ -307,6 +337,12 @@ fn the_guide_has_every_verb_and_option() {
     let now = page(&head, differs);
     if std::env::var_os("UPDATE_GUIDE").is_some() {
         std::fs::write(&path, &now).unwrap();
+    }
+    // What a user of OpenZFS's would not expect is said.
+    for (verb, options) in DOCUMENTED {
+        for option in options.iter().filter(|option| eats(verb, option)) {
+            assert!(differs(verb).contains(&format!("`{option}` is")), "{verb} {option}");
+        }
     }
     let there = std::fs::read_to_string(&path).unwrap();
     let wrong: Vec<_> = now.lines().filter(|line| !there.lines().any(|l| l == *line)).collect();

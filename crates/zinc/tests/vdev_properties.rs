@@ -111,3 +111,12 @@ fn zdb_takes_numbers_and_cache_files() {
     // A device is none, though it begins as one may.
     has(&place.fails("zdb -U a"), &["cannot read cache file", "not a list of pools"]);
 }
+
+#[test]
+fn statistics_of_one_device_are_had_by_the_last_part_of_its_path() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let table = place.ok("zpool iostat -H tank a");
+    assert!(table.contains("/a\t") && !table.contains("/b\t"), "{table}");
+    has(&place.fails("zpool iostat tank nix"), &["no pool or vdev has the name 'nix'"]);
+}

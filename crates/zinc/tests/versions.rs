@@ -91,6 +91,13 @@ fn a_pool_from_before_features_is_imported_to_be_read() {
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.err.contains("is of version 28, which zinc only reads"), "{}", run.err);
     assert_eq!(place.ok("zpool list -Ho name"), format!("{name}\n"));
-    assert!(place.fails(&format!("zfs create {name}/x")).contains("read-only"));
+    let refused = place.fails(&format!("zfs create {name}/x"));
+    assert!(refused.contains("read-only") && refused.contains("of version 28"), "{refused}");
+    assert!(!refused.contains("readonly=on"), "{refused}");
+    let list = place.ok("zpool upgrade");
+    assert!(list.contains("\nVER  POOL\n---  ------------\n28   v28\n"), "{list}");
+    assert!(!list.contains("All pools") && !list.contains("not enabled"), "{list}");
+    assert!(place.fails(&format!("zpool upgrade {name}")).contains("of version 28"));
+    assert!(place.ok(&format!("zpool status {name}")).contains("zinc only reads"));
     place.run(&format!("zpool export {name}"));
 }

@@ -323,7 +323,9 @@ impl Plan<'_> {
             self.gaps.push(Gap::Skipped { dataset, snapshot });
             return Ok(None);
         };
-        self.scope.check_encryption(&head)?;
+        if !self.scope.excludes(&head.name) {
+            self.scope.check_encryption(&head)?;
+        }
         snapshots.truncate(end + 1);
         let origin_name = self.dsl.origin(&head.dir)?;
         let origin = match &origin_name {

@@ -121,6 +121,8 @@ fn some(txgs: Txgs) -> Option<Txgs> {
 fn missing_mark(leaf: &VdevConfig, node: NodeRef<'_>) -> Option<&'static str> {
     let (name, is_set) = match node.state() {
         VdevState::Degraded if node.reason() == Reason::None => return None,
+        // The administrator's word is written down by the task that has it, if it is to stay.
+        VdevState::Faulted if node.reason() == Reason::External => return None,
         VdevState::Faulted => ("faulted", leaf.faulted),
         VdevState::Removed => ("removed", leaf.removed),
         VdevState::Degraded => ("degraded", leaf.degraded),

@@ -333,7 +333,7 @@ impl LivePool {
 
     fn put_offline(&self, guid: u64, how: OfflineMode) -> Result<()> {
         let open = match how {
-            OfflineMode::Faulted | OfflineMode::FaultedForNow => LeafOpen::Faulted,
+            OfflineMode::Faulted | OfflineMode::FaultedForNow => LeafOpen::FaultedByHand,
             OfflineMode::Offline | OfflineMode::OfflineForNow => LeafOpen::Offline,
         };
         self.shared.put_leaf(guid, open, move |leaf| {

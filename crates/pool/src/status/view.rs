@@ -86,8 +86,6 @@ impl ViewState {
 pub enum Remark {
     /// Why it is in its state.
     Reason(Reason),
-    /// It was taken out of use by will, as if it had failed (`zpool offline -f`).
-    ExternalFault,
     /// Its device is not where it was opened.
     Displaced(Displacement),
     /// There is no device; it was at this path, which is spelled in one line.
@@ -417,10 +415,6 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
     let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
     let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
     let mut remark = if removed { None } else { Remark::of(reason) };
-    // The administrator's word (`zpool offline -f`), and no errors.
-    if state == VdevState::Faulted && config.aux_state.as_deref() == Some("external") {
-        remark = Some(Remark::ExternalFault);
-    }
     if let Some(what) = node.and_then(|n| n.displaced()) {
         remark = Some(Remark::Displaced(what));
     }

@@ -48,7 +48,7 @@ pub fn meant(
     let holders = match kind {
         Holders::Everyone => vec![Holder::Everyone],
         Holders::Creator => vec![Holder::Creator],
-        _ => match (kind, words.next().unwrap_or_default()) {
+        _ => match (kind, words.next().ok_or("missing user, group or permission")?) {
             (Holders::Set, set) if set.starts_with('@') => vec![Holder::Set(set.to_owned())],
             (Holders::Set, _) => return Err("invalid set name: missing '@' prefix".to_owned()),
             (Holders::Any, "everyone") => vec![Holder::Everyone],

@@ -88,13 +88,12 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
             Some("ZFS-8000-4J"),
         ),
         Condition::Behind => (
-            "One or more devices were absent while the pool was written, and have an\n\t\
-             older state of it.  What they missed is read from the others.",
-            "The next command that changes the pool resilvers those that were only\n\t\
-             absent; `zinc zpool resilver` does it at once.\n\t\
-             Where one was also written while the others were absent, the pool is not\n\t\
-             written to: `zinc zpool online` gives up the changes of that one;\n\t\
-             disconnect the others to keep them.",
+            "One or more devices missed writes and are out of date.",
+            "The next command that changes the pool resilvers them;\n\t\
+             `zinc zpool resilver` does it at once.\n\t\
+             If such a device was also changed on its own, the pool stays read-only:\n\t\
+             'zinc zpool online' discards that device's changes; to keep them,\n\t\
+             disconnect the other devices.",
             None,
         ),
         Condition::Lacking => (
@@ -146,9 +145,8 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
         Condition::OldVersion => (
             "The pool is formatted using a legacy on-disk format.  The pool can\n\t\
              still be used, but some features are unavailable.",
-            "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\t\
-             pool will no longer be accessible on software that does not support\n\t\
-             feature flags.",
+            "None here: zinc only reads pools of this format.  OpenZFS can use and\n\t\
+             upgrade it.",
             None,
         ),
         Condition::UnreadSet => (

@@ -130,7 +130,6 @@ struct Columns {
 pub fn remark(remark: &Remark) -> String {
     match remark {
         Remark::Reason(reason) => reason.to_string(),
-        Remark::ExternalFault => "external device fault".to_owned(),
         Remark::Displaced(what) => what.to_string(),
         Remark::Was(path) => format!("was {path}"),
         Remark::Removing => "(removing)".to_owned(),

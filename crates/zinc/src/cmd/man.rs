@@ -40,23 +40,15 @@ fn write(verb: &Command, dir: &Path) -> std::io::Result<()> {
 
 /// How it is called: every option, with its value.
 fn synopsis(verb: &Command) -> String {
-    let mut text = verb.get_bin_name().unwrap_or_else(|| verb.get_name()).to_owned();
-    let seen = || verb.get_arguments().filter(|arg| !arg.is_hide_set());
-    for arg in seen().filter(|arg| !arg.is_positional()).chain(verb.get_positionals()) {
-        let part = match arg.is_positional() {
-            true => value(arg),
-            false => option(arg),
-        };
-        match (arg.is_hide_set(), arg.is_required_set()) {
-            (true, _) => {}
-            (_, true) => text += &format!(" {part}"),
-            (_, false) => text += &format!(" [{part}]"),
-        }
-    }
-    if verb.has_subcommands() {
-        text += " VERB";
-    }
-    text
+    let name = verb.get_bin_name().unwrap_or_else(|| verb.get_name()).to_owned();
+    let seen = verb.get_arguments().filter(|arg| !arg.is_hide_set());
+    let (operands, options): (Vec<_>, Vec<_>) = seen.partition(|arg| arg.is_positional());
+    let parts = options.into_iter().chain(operands).map(|arg| {
+        let part = if arg.is_positional() { value(arg) } else { option(arg) };
+        if arg.is_required_set() { part } else { format!("[{part}]") }
+    });
+    let verbs = verb.has_subcommands().then(|| "VERB".to_owned());
+    [name].into_iter().chain(parts).chain(verbs).collect::<Vec<_>>().join(" ")
 }
 
 /// `-x|--long VALUE`.

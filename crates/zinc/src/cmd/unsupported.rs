@@ -46,5 +46,6 @@ pub fn option(words: &[OsString], e: &clap::Error) -> Option<Failure> {
         _ => format!("{command} {}", words.next()?),
     };
     let why = views::unsupported::option(&verb, option)?;
-    Some(Failure::new(format!("{verb} {option}: not supported by zinc yet")).because(why))
+    let failure = Failure::new(format!("{verb} {option}: not supported by zinc yet"));
+    Some(if why.is_empty() { failure } else { failure.because(why) })
 }

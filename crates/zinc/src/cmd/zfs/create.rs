@@ -149,8 +149,9 @@ impl Args {
                     .hint("`zinc zpool create` makes pools")
             }
             ErrorKind::Against(_) => {
-                Failure::new(format!("cannot create '{name}': it has '@' or '#'"))
-                    .hint("`zinc zfs snapshot` makes snapshots")
+                let sign = if name.contains('@') { '@' } else { '#' };
+                let what = format!("cannot create '{name}': invalid character '{sign}' in name");
+                Failure::new(what).hint("`zinc zfs snapshot` makes snapshots")
             }
             _ => cannot("create", name, e),
         }

@@ -8,7 +8,7 @@ use crate::keys::key_at;
 use crate::live::LiveArgs;
 use crate::mounting::check_unmounted;
 use crate::session::Session;
-use crate::{served, ui};
+use crate::{found, served, ui};
 use engine::keys::{self, EncryptionRoot, KeyChange, KeyOptions};
 use engine::{DatasetKind, Error, ErrorKind, LivePool};
 use std::path::PathBuf;
@@ -81,7 +81,12 @@ impl Unload {
         act: impl Fn(&LivePool, &EncryptionRoot) -> Result<(), Failure>,
     ) -> Result<ExitCode, Failure> {
         let Some(name) = &self.name else {
-            return Ok(ExitCode::from(served::forward_each(session, &self.live.search)?.1));
+            let (served, worst) = served::forward_each(session, &self.live.search)?;
+            let worst = ExitCode::from(worst);
+            return match verb {
+                KeyVerb::Load => self.report_locked(session, &served, worst),
+                _ => Ok(worst),
+            };
         };
         if verb != KeyVerb::Verify {
             held(session, &self.live.search, (verb, name))?;
@@ -108,6 +113,31 @@ impl Unload {
             Ok(code)
         })
     }
+
+    /// Known pools that nothing serves stay locked: those that have keys are reported. A script
+    /// that goes on to mount file systems has to learn that.
+    fn report_locked(
+        &self,
+        session: &Session,
+        served: &[u64],
+        mut code: ExitCode,
+    ) -> Result<ExitCode, Failure> {
+        for found in found::all(session, &self.live.search, served)? {
+            let view = found.and_then(|f| self.live.look(session, &f.guid().to_string()));
+            let roots = view.and_then(|view| Ok(keys::roots_below(&view, view.name())?));
+            code = match roots.map(|roots| roots.into_iter().next()) {
+                Ok(None) => continue,
+                Ok(Some(root)) => not_served(KeyVerb::Load, &root.name).report(session),
+                Err(failure) => failure.report(session),
+            };
+        }
+        Ok(code)
+    }
+}
+
+fn not_served(verb: KeyVerb, name: &str) -> Failure {
+    let (what, hint) = verb.not_served(name);
+    Failure::new(what).hint(hint)
 }
 
 /// The process that serves the pool continues from here.
@@ -117,13 +147,14 @@ fn held(
     (verb, name): (KeyVerb, &str),
 ) -> Result<std::sync::Arc<LivePool>, Failure> {
     served::forward(session, search, name)?;
-    let (what, hint) = verb.not_served(name);
-    session.held(name).ok_or_else(|| Failure::new(what).hint(hint))
+    session.held(name).ok_or_else(|| not_served(verb, name))
 }
 
 /// Loads the key of a dataset's encryption root into the process that serves its pool.
 pub fn load_if_served(session: &Session, search: &[PathBuf], name: &str) -> Result<(), Failure> {
-    let pool = held(session, search, (KeyVerb::Load, name))?;
+    served::forward(session, search, name)?;
+    let refused = || not_served(KeyVerb::Load, name).hint(views::keys::MOUNT_ALL);
+    let pool = session.held(name).ok_or_else(refused)?;
     let root = keys::root_of(pool.view(), name).filter(|root| !root.is_loaded);
     root.map_or(Ok(()), |root| load(session, &pool, &root, None, KeyVerb::Load))
 }

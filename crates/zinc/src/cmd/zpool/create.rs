@@ -29,9 +29,10 @@ followed by several; log, special, dedup, cache and spare say what those behind 
 Files must exist: `truncate -s 1G FILE` makes one. A disk may also be elsewhere: nbd://HOST/EXPORT,
 nbds://…, nbd+unix:///EXPORT?socket=PATH, or in a store of objects: s3://BUCKET/PREFIX, gs://…,
 az://…, dir:///FOLDER, which `zinc far create` makes.
-The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
-all out. It is known by its name until `zinc zpool export` gives it up; -o cachefile= says where it
-is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]
+The pool has all features enabled that zinc makes use of; -o feature@NAME=enabled adds one
+(head_errlog and three more can be), -d leaves all out. It is known by its name until `zinc zpool
+export` gives it up; -o cachefile= says where it is remembered: nothing for the usual place, none,
+or a file for `zinc zpool import -c`.")]
 pub struct Args {
     /// Use devices that hold data, and vdevs that do not match
     #[arg(short = 'f')]

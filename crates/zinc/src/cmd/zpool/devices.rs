@@ -147,8 +147,8 @@ impl Verb for Offline {
         if self.temporary && session.client().is_none() {
             ui::note(
                 session,
-                "warning: no process has the pool open, so the next command uses the \
-                 devices again; `zinc serve` keeps it open",
+                "warning: no process has the pool open, so the next command that changes it \
+                 uses the devices again; `zinc serve` keeps it open",
             );
         }
         Ok(ExitCode::SUCCESS)

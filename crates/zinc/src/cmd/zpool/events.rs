@@ -133,10 +133,11 @@ impl Verb for Args {
             if self.search.is_empty() && known::pools(session).find(name).is_none() {
                 return Err(Failure::opening(name, "no such pool"));
             }
-            ui::note(
-                session,
-                &format!("events are kept while a pool is served, and {name} is not"),
-            );
+            let what = format!("{name} is not served: only served pools keep events");
+            if self.clear {
+                return Err(Failure::new(what));
+            }
+            ui::note(session, &what);
             self.show(session, Vec::new());
             return Ok(ExitCode::SUCCESS);
         }

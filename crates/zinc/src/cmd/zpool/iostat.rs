@@ -276,28 +276,41 @@ impl Args {
         if pools.is_empty() && code == ExitCode::SUCCESS {
             return Err(Failure::new("no pools available"));
         }
-        if !vdevs.is_empty() {
-            self.check_vdevs(&mut pools, &vdevs)?;
-        }
+        let vdevs = match vdevs.is_empty() {
+            true => vdevs,
+            false => self.shown_names(&mut pools, &vdevs)?,
+        };
         Ok((pools, vdevs, code))
     }
 
-    /// Every name is that of a vdev in one of the pools; pools without any are left out.
-    fn check_vdevs(&self, pools: &mut Vec<Watched>, vdevs: &[String]) -> Result<(), Failure> {
-        let mut names = Vec::new();
+    /// The names that are shown of these vdevs, of which each is in one of the pools, by the name
+    /// that is shown, its path, the last part of that or its guid; pools without any are left out.
+    fn shown_names(
+        &self,
+        pools: &mut Vec<Watched>,
+        vdevs: &[String],
+    ) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::new();
         for pool in pools.iter_mut() {
             let mut now = pool.source.take()?;
+            let own: Vec<_> = now.vdevs.iter().map(|v| (v.name.clone(), v.guid)).collect();
             self.naming.names().rename(&mut now);
-            names.push(now.vdevs.iter().map(|v| v.name.clone()).collect::<Vec<_>>());
+            let shown = now.vdevs.into_iter().map(|v| v.name);
+            all.push(shown.zip(own).collect::<Vec<_>>());
         }
-        let unknown = vdevs.iter().find(|v| !names.iter().flatten().any(|n| n == *v));
-        if let Some(name) = unknown {
+        let is_meant = |word: &str, (shown, (own, guid)): &(String, (String, u64))| {
+            let is_last = own.starts_with('/') && own.rsplit('/').next() == Some(word);
+            shown == word || own == word || is_last || guid.to_string() == word
+        };
+        let is_there = |word: &&String| all.iter().flatten().any(|vdev| is_meant(word, vdev));
+        if let Some(name) = vdevs.iter().find(|word| !is_there(word)) {
             return Err(Failure::new(format!("no pool or vdev has the name '{name}'"))
                 .hint("`zinc zpool iostat -v` shows the names of the vdevs"));
         }
-        let mut has = names.iter().map(|all| all.iter().any(|n| vdevs.contains(n)));
+        let meant = |vdev: &&(String, _)| vdevs.iter().any(|word| is_meant(word, vdev));
+        let mut has = all.iter().map(|own| own.iter().any(|vdev| meant(&vdev)));
         pools.retain(|_| has.next().unwrap_or(false));
-        Ok(())
+        Ok(all.iter().flatten().filter(meant).map(|(shown, _)| shown.clone()).collect())
     }
 
     /// Prints a report, with headings where they belong; `before` reports were printed already.

@@ -41,7 +41,7 @@ fn refused(path: &str, error: &Error) -> Failure {
     };
     match error.kind() {
         ErrorKind::NotFound => {
-            Failure::new(format!("failed to check state for {path}: no label is on it"))
+            Failure::new(format!("failed to check state for {path}: there is no ZFS label on it"))
         }
         ErrorKind::DeviceRefused(DeviceRefusal::InPool(pool)) => {
             let what = format!("{path} is a member (ACTIVE) of pool \"{pool}\"");

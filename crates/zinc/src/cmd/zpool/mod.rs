@@ -79,7 +79,7 @@ pub enum Command {
     Resilver(scrub::Resilver),
     /// Set a property of a pool, or enable a feature
     Set(set::Set),
-    /// Enable the features zinc can write, or show which pools lack them
+    /// Enable all features that zinc makes use of, or show which pools lack them
     Upgrade(set::Upgrade),
     /// Give a pool a new guid
     Reguid(set::Reguid),

@@ -36,7 +36,11 @@ pub struct Set {
 
 /// Arguments of `zinc zpool upgrade`.
 #[derive(clap::Args)]
-#[command(disable_version_flag = true)]
+#[command(
+    disable_version_flag = true,
+    after_help = "\
+head_errlog and three more features can be enabled with `zinc zpool set`."
+)]
 pub struct Upgrade {
     #[command(flatten)]
     live: LiveArgs,
@@ -270,6 +274,10 @@ impl Upgrade {
 
 /// The features that a pool lacks; of one whose set cannot be read nothing is known.
 fn lacking(pool: &engine::Pool) -> MissingFeatures {
+    let version = pool.config().version;
+    if version < engine::features::VERSION_FEATURES {
+        return MissingFeatures::before_features(pool.name(), version);
+    }
     let set = compatibility::of(pool).unwrap_or_else(|_| FeatureSet::none());
     MissingFeatures::new(pool.name(), &features::missing(pool, &set))
 }
