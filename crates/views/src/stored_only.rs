@@ -81,14 +81,16 @@ mod tests {
     use super::*;
     use props::Access;
 
-    /// Properties that can be changed and that zinc acts on, or that are facts for their reader.
+    /// Properties that can be changed and that zinc acts on, or refuses, or that are facts for
+    /// their reader.
     const ACTED_ON: &str = "quota reservation volsize volblocksize recordsize mountpoint checksum \
         compression atime devices exec setuid readonly snapdir canmount xattr copies version \
         utf8only normalization casesensitivity refquota refreservation logbias sync dnodesize \
         filesystem_limit snapshot_limit relatime redundant_metadata overlay encryption \
         keylocation keyformat pbkdf2iters special_small_blocks longname";
     const ACTED_ON_OF_POOLS: &str = "altroot autoexpand autoreplace bootfs cachefile \
-        delegation failmode readonly ashift comment multihost autotrim compatibility version";
+        delegation failmode readonly ashift comment multihost autotrim compatibility version \
+        dedup_table_quota";
 
     const ACTED_ON_OF_VDEVS: &str =
         "comment path allocating io_n io_t checksum_n checksum_t slow_io_n slow_io_t";
