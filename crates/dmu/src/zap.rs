@@ -191,7 +191,7 @@ impl Zap {
     /// The whole of a micro table.
     ///
     /// # Errors
-    /// It is none after all.
+    /// It cannot be read as one.
     pub fn micro(&self) -> Result<Option<&MicroZap>> {
         match &self.form {
             Form::Micro(m) => m.all().map(Some).map_err(|e| self.object.format_error(0, e)),

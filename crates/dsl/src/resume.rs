@@ -55,7 +55,7 @@ pub struct ResumeToken {
     pub redaction: Option<Vec<u64>>,
 }
 
-/// Why a token is none.
+/// Why a text is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {
     /// It has not the form of one.

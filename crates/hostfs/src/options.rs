@@ -60,7 +60,7 @@ pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)>
 }
 
 /// Where the words of a command line that follow its verb stop being options, by POSIX's rule: at
-/// the first that is none. `None`: they do not, or contain `--`. `takes` returns for a letter
+/// the first that is not one. `None`: they do not, or contain `--`. `takes` returns for a letter
 /// whether that option takes a value, which is the next word when nothing follows the letter.
 pub fn operands_at(words: &[OsString], takes: impl Fn(char) -> bool) -> Option<usize> {
     let mut at = 0;

@@ -15,7 +15,7 @@ pub struct CacheEntryOptions {
     pub cachefile: Cachefile,
 }
 
-/// A place that is none.
+/// A place that cannot be remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidPath {
     /// Of the file that lists pools.
@@ -52,7 +52,7 @@ impl CacheEntryOptions {
     /// is temporary: what only holds for now is not remembered for ever, unless that is requested.
     ///
     /// # Errors
-    /// One of the places is none.
+    /// One of the places cannot be remembered.
     pub fn of(
         settings: &[PoolSetting],
         root: Option<&str>,

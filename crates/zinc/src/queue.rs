@@ -41,14 +41,17 @@ impl<'a> Others<'a> {
         Ok(Self { is_for_reading: true, ..Self::new(session, wait)? })
     }
 
-    /// Whether a server has the pool, which does not end by itself. It is seen twice before this
-    /// command gives up: in between, a search that tries servers first goes on there.
-    fn is_served_still(&self, guid: u64) -> bool {
+    /// Whether a server has the pool, which does not end by itself: one that was killed may have it
+    /// for a moment more. It is seen twice before this command gives up: in between, a search that
+    /// tries servers first goes on there.
+    fn is_served_still(&self, busy: &Busy<'_>) -> bool {
         let is_due = self.looked.get().is_none_or(|at| at.elapsed() >= BETWEEN_SERVERS);
         if !is_due && !self.was_served.get() {
             return false;
         }
-        let is_served = Server::holds(self.session, guid);
+        let is_ending = || busy.holder().is_some_and(|process| process.is_ending());
+        let guid = busy.candidate().config.pool_guid;
+        let is_served = Server::holds(self.session, guid) && !is_ending();
         self.looked.set(Some(Instant::now()));
         self.was_served.replace(is_served) && is_served
     }
@@ -77,8 +80,7 @@ impl<'a> Others<'a> {
 
 impl Waiter<Failure> for Others<'_> {
     fn wait(&self, busy: Busy<'_>) -> Result<(), Failure> {
-        let guid = busy.candidate().config.pool_guid;
-        if busy.waited() >= self.patience || self.is_served_still(guid) {
+        if busy.waited() >= self.patience || self.is_served_still(&busy) {
             return Err(self.explain(busy));
         }
         self.session.sleep(PAUSE)

@@ -100,7 +100,7 @@ fn verbs_take_names_of_exports() {
     drop(serve);
     judge(&place, "tank", &["a", "b", "c", "d"]);
     place.ok_here(&format!("zpool labelclear -f {nd}"));
-    assert!(place.fails(&format!("zpool labelclear -f {nd}")).contains("no label"));
+    assert!(place.fails(&format!("zpool labelclear -f {nd}")).contains("no ZFS label"));
     [a, b, c, d].into_iter().for_each(NbdServer::kill);
     judge(&place, "tank", &["a", "b", "c"]);
 }

@@ -239,8 +239,9 @@ fn is_openzfs_own(bucket: &Bucket) {
 fn a_server_that_goes_away_and_comes_back_loses_nothing() {
     let (bucket, mut server) = Bucket::of_s3();
     let one = bucket.name("one");
-    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("far create {one} 512M"));
     bucket.ok(&format!("zpool create tank {one}"));
+    // Three times this has room, for the copy that is killed may have been done.
     let bytes = bucket.noise("x", 48, 2);
     let mut copy = bucket.place.command_here("cp x tank:/");
     let mut copy = copy.envs(bucket.environment.clone()).spawn().unwrap();

@@ -201,8 +201,8 @@ pub(super) fn renew_sealed(cx: &DslCx<'_>, dsl: &Dsl, dir: &Dir, key: &SealedKey
 }
 
 /// Makes a dataset that was received raw an encryption root, or one of its parent's root, as its
-/// sender has it. One whose root is none itself gets that of its parent, too. No key is needed: the
-/// sender guarantees that the keys are wrapped so.
+/// sender has it. One whose root is no root itself gets that of its parent, too. No key is needed:
+/// the sender guarantees that the keys are wrapped so.
 ///
 /// Changes on disk: the root in its key object, and in those that name it; the property
 /// `keylocation`.
@@ -307,7 +307,7 @@ impl DslCx<'_> {
     }
 }
 
-/// Whether the datasets of a directory are an encryption root. A directory that is gone is none.
+/// Whether the datasets of a directory are an encryption root. One that is gone is not.
 fn is_root_itself(dsl: &Dsl, root: u64) -> Result<bool> {
     for (_, dir) in dsl.walk() {
         let dir = dir?;
@@ -355,9 +355,9 @@ fn is_in_or_below(name: &str, names: &HashSet<String>) -> bool {
 }
 
 /// Key objects that get another root when a directory does, whose key object `info` is. Of an
-/// encryption root that is all that it wraps, so that none is left with a root that is none. Of
-/// another it is what is below it with the same root; and as clones share the key object of their
-/// origin, wherever they are, what is below these as well.
+/// encryption root that is all that it wraps, so that each has a root that is one. Of another it is
+/// what is below it with the same root; and as clones share the key object of their origin,
+/// wherever they are, what is below these as well.
 fn wrapped_with(dsl: &Dsl, dir: &Dir, info: &KeyInfo) -> Result<Vec<(Arc<Dir>, KeyInfo)>> {
     let mut left = dirs_of_root(dsl, info.root_dir)?;
     if info.root_dir == dir.object {

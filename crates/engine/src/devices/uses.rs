@@ -67,6 +67,22 @@ pub struct Process {
     pub command: Vec<Vec<u8>>,
 }
 
+impl Process {
+    /// It was ended, and the system is not done with that: what it has is free in a moment. With
+    /// much memory, or files that were deleted, that takes a while.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        /// Of the flags in the ninth field of `/proc/PID/stat`.
+        const PF_EXITING: u64 = 4;
+        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return true };
+        // The name of the command stands in parentheses, and may hold any.
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let is_dead = matches!(fields.next(), Some("Z" | "X"));
+        let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+        is_dead || flags.is_some_and(|flags| flags & PF_EXITING != 0)
+    }
+}
+
 /// A file as the kernel's list of locks names it.
 fn place_of(device: u64, inode: u64) -> String {
     format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
@@ -101,5 +117,21 @@ mod tests {
         let process = locked_by(&[file.path().to_owned()]).unwrap();
         assert_eq!(process.pid, std::process::id());
         assert!(!process.command.is_empty());
+    }
+
+    #[test]
+    fn a_process_that_was_ended_is_ending_until_it_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process { pid: child.id(), command: Vec::new() };
+        assert!(!process.is_ending());
+        child.kill().unwrap();
+        // It stays in the list of processes until its parent asks for its end.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !process.is_ending() {
+            assert!(std::time::Instant::now() < until, "it was killed");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(process.is_ending(), "it is gone");
     }
 }

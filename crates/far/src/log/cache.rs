@@ -533,7 +533,7 @@ mod tests {
         }
     }
 
-    /// One that has room for nothing, or no folder, is none, and that is counted.
+    /// One that has room for nothing, or no folder, keeps nothing, and that is counted.
     #[test]
     fn one_that_cannot_be_opened_is_counted() {
         let place = Place::new();

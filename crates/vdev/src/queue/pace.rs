@@ -110,7 +110,7 @@ pub(crate) struct Pace {
     /// Late reads that have not come back.
     owes: AtomicU32,
     siblings: RwLock<Vec<Weak<Pace>>>,
-    /// How many of them, and of itself, may sit out. Held while it is decided who does.
+    /// How many of them, and of itself, may sit out. Held while it is decided which.
     spare: RwLock<Arc<Mutex<usize>>>,
     state: Mutex<State>,
 }
@@ -570,7 +570,7 @@ mod tests {
         pace.is_late(began)
     }
 
-    /// What readers who read of all leaves that they do not avoid meet for `rounds` of time: each
+    /// What readers of all leaves that they do not avoid meet for `rounds` of time: each
     /// leaf answers as long after as `took` says. At most one read of each is out.
     fn run(rt: &Rt, all: &[Arc<Pace>], rounds: usize, took: &dyn Fn(usize) -> Duration) {
         let mut out: Vec<Option<(Duration, Duration, u32)>> = vec![None; all.len()];

@@ -145,8 +145,9 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
         Condition::OldVersion => (
             "The pool is formatted using a legacy on-disk format.  The pool can\n\t\
              still be used, but some features are unavailable.",
-            "None here: zinc only reads pools of this format.  OpenZFS can use and\n\t\
-             upgrade it.",
+            "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\t\
+             pool will no longer be accessible on software that does not support\n\t\
+             feature flags.",
             None,
         ),
         Condition::UnreadSet => (
