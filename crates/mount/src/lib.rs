@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! A program's call goes to the kernel, which asks here for what it does not remember, and the
-//! answer goes back the same way. Two threads wait for requests; each is done by the thread that
+//! answer goes back the same way. Four threads wait for requests; each is done by the thread that
 //! got it, but for `fsync`, which keeps no thread (`front.rs`), and for what would leave none to
 //! wait for others (`workers.rs`): a pool that is suspended, or a device that hangs, holds up only
 //! what needs it.
@@ -104,7 +104,7 @@ impl Default for Options {
             xattrs: true,
             posix_acls: false,
             overlay: false,
-            threads: 2,
+            threads: 4,
         }
     }
 }

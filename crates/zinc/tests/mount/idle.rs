@@ -4,6 +4,8 @@ use super::{Place, support};
 use std::process::{Command, Stdio};
 
 const MOUNTS: usize = 20;
+/// Threads that read the requests of a mount.
+const READERS: usize = 4;
 
 /// Threads of a process by the beginning of their name.
 fn threads(pid: &str, name: &str) -> usize {
@@ -29,7 +31,7 @@ fn many_mounts_cost_little() {
     assert_eq!(listed.matches(place.mnt().to_str().unwrap()).count(), MOUNTS);
     let pid = std::fs::read_to_string(pid).unwrap().trim().to_owned();
     let readers = || threads(&pid, "fuser-");
-    assert_eq!(readers(), 2 * MOUNTS);
+    assert_eq!(readers(), READERS * MOUNTS);
     place.sh("for fs in fs*; do echo here > $fs/file; ls -l $fs > /dev/null; done");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -48,6 +50,6 @@ fn many_mounts_cost_little() {
     users.iter_mut().for_each(|user| assert!(user.wait().unwrap().success()));
     let helpers = || threads(&pid, "mount-helper") + threads(&pid, "mount-signals");
     support::place::until("they end", || helpers() == 0);
-    assert_eq!((readers(), place.sh("cat fs1/file").as_str()), (2 * MOUNTS, "here\n"));
+    assert_eq!((readers(), place.sh("cat fs1/file").as_str()), (READERS * MOUNTS, "here\n"));
     place.zinc(&["zpool", "export", "tank"]).ok();
 }
