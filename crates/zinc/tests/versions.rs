@@ -98,6 +98,6 @@ fn a_pool_from_before_features_is_imported_to_be_read() {
     assert!(list.contains("\nVER  POOL\n---  ------------\n28   v28\n"), "{list}");
     assert!(!list.contains("All pools") && !list.contains("not enabled"), "{list}");
     assert!(place.fails(&format!("zpool upgrade {name}")).contains("of version 28"));
-    assert!(place.ok(&format!("zpool status {name}")).contains("zinc only reads"));
+    assert!(place.ok(&format!("zpool status {name}")).contains("legacy on-disk format"));
     place.run(&format!("zpool export {name}"));
 }
