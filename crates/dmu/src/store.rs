@@ -344,15 +344,22 @@ impl BlockStore for CachedStore {
             let (place, key) = (*place, key.map(AsRef::as_ref));
             wanted.push(Request { bp, place, key, scope: Scope::Data, raw: false });
         }
+        let begun = self.ahead.begin();
         let got = self.reader.read_many(&wanted);
+        let (mut count, mut bytes) = (0, 0);
         for ((outcome, request), (id, reading)) in got.into_iter().zip(&wanted).zip(mine) {
             // The read that wants a block that is lost reports it.
             if outcome.block.is_ok() {
                 self.note(request.place, request.bp, &outcome);
             }
             let Ok(block) = outcome.block.map(Arc::new) else { continue };
+            count += 1;
+            bytes += block.bytes().len() as u64;
             self.cache.put_ahead(id, &block, room);
             reading.give(&block);
+        }
+        if !self.ahead.has_gained(&begun, count, bytes) {
+            room.has_gained_nothing();
         }
     }
 

@@ -118,6 +118,17 @@ impl Rt {
         }
     }
 
+    /// Processor time that the calling thread took; `None` in a simulation, where only [`charge`]d
+    /// computing takes time.
+    #[must_use]
+    pub fn thread_cpu(&self) -> Option<Duration> {
+        if self.is_simulated() {
+            return None;
+        }
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(time).ok()
+    }
+
     /// Waits for at least this long.
     #[track_caller]
     pub fn sleep(&self, duration: Duration) {

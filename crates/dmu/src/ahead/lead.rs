@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Pieces in a row of which nothing had to be read, after which a stream is taken to be in memory.
+/// Pieces in a row that gained nothing, after which a stream is only probed.
 const BARREN: u32 = 2;
 
 /// Statistics of the read-ahead.
@@ -64,7 +64,8 @@ struct State {
     reserved: u64,
     /// Bytes of blocks in the cache that no reader has come for.
     waiting: u64,
-    /// Pieces in a row of which nothing had to be read.
+    /// Pieces in a row that gained nothing: all of it was in the cache, or came as fast as its
+    /// reader would have read it.
     barren: u32,
     /// The stream is no more.
     ended: bool,
@@ -89,11 +90,11 @@ impl Lead {
             return None;
         }
         state.reserved += bytes;
-        Some(Room { lead: Arc::clone(self), left: bytes, has_read: false })
+        Some(Room { lead: Arc::clone(self), left: bytes, has_gained: false })
     }
 
-    /// All recent requests were in memory.
-    pub(super) fn is_all_cached(&self) -> bool {
+    /// Reading ahead gained nothing lately.
+    pub(super) fn is_barren(&self) -> bool {
         self.state.lock().barren >= BARREN
     }
 
@@ -132,7 +133,7 @@ impl Lead {
 pub struct Room {
     lead: Arc<Lead>,
     left: u64,
-    has_read: bool,
+    has_gained: bool,
 }
 
 impl Room {
@@ -141,7 +142,7 @@ impl Room {
     pub(crate) fn fill(&mut self, bytes: u64) -> Option<Arc<Lead>> {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
-        self.has_read = true;
+        self.has_gained = true;
         let mut state = self.lead.state.lock();
         self.lead.budget.read.fetch_add(bytes, Relaxed);
         if state.ended {
@@ -152,12 +153,17 @@ impl Room {
         state.waiting += bytes;
         Some(Arc::clone(&self.lead))
     }
+
+    /// What was read came so fast that its reader could as well have read it.
+    pub(crate) fn has_gained_nothing(&mut self) {
+        self.has_gained = false;
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut state = self.lead.state.lock();
-        state.barren = if self.has_read { 0 } else { state.barren.saturating_add(1) };
+        state.barren = if self.has_gained { 0 } else { state.barren.saturating_add(1) };
         if !state.ended {
             state.reserved -= self.left;
             self.lead.budget.give_back(self.left);
@@ -206,13 +212,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_in_memory_is_noticed() {
+    fn a_stream_that_gains_nothing_is_noticed() {
         let lead = Lead::new(&Arc::new(Budget::new(100)));
         drop(lead.reserve(1));
-        assert!(!lead.is_all_cached());
-        drop(lead.reserve(1));
-        assert!(lead.is_all_cached());
+        assert!(!lead.is_barren());
+        let mut room = lead.reserve(1).expect("room");
+        room.fill(1);
+        room.has_gained_nothing();
+        drop(room);
+        assert!(lead.is_barren());
         lead.reserve(1).expect("room").fill(1);
-        assert!(!lead.is_all_cached());
+        assert!(!lead.is_barren());
     }
 }
