@@ -504,7 +504,13 @@ impl IntentLog {
                 MutexGuard::unlocked(&mut state, || signal.wait());
                 continue;
             }
+            let has_others = !state.under_way.is_empty() || !state.waiters.is_empty();
             state.leading = true;
+            if has_others && !self.rt.is_simulated() {
+                // Threads that are about to want a promise as well, and wait for this processor,
+                // come into this batch. With none that can run, this takes no time.
+                MutexGuard::unlocked(&mut state, std::thread::yield_now);
+            }
             let (number, first) = (state.next_batch, state.queue.first());
             state.next_batch += 1;
             state.under_way.push_back((number, first));

@@ -57,6 +57,11 @@ impl Waiters {
         signal
     }
 
+    /// No thread waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// All is kept below `kept`, and of those that wait for more than `ready` one may lead.
     pub(super) fn due(&mut self, kept: u64, ready: Option<u64>) -> Wakeups {
         let mut due: Vec<_> =
