@@ -14,6 +14,9 @@
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "promise/many.rs"]
+mod many;
+
 use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
@@ -225,20 +228,27 @@ fn end_txgs(rt: &rt::Rt, pool: &Arc<LivePool>, stop: &Arc<AtomicBool>) -> rt::Ta
     rt.spawn("txgs", ends).unwrap()
 }
 
-fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
+/// A pool on simulated disks, with a file system and a volume that are open. Nothing is dirty.
+struct Site {
+    disks: SimDisks,
+    pool: Arc<LivePool>,
+    fs: Filesystem,
+    volume: Volume,
+}
+
+fn site(rt: &rt::Rt, seed: u64, shape: Shape, how: RunOptions) -> Site {
     let RunOptions { key, is_restless, is_always } = how;
-    let rt = rt::Rt::simulated(seed);
-    let site = SimDisks::new(&rt);
+    let disks = SimDisks::new(rt);
     let first_log = shape.devices() - shape.log_devices();
     let disk = |n| {
         let mut options = options(n, seed);
         if is_restless && n >= first_log {
             options.model.write.overhead = Duration::from_millis(20);
         }
-        (format!("sim{n}"), site.add(&options) as _)
+        (format!("sim{n}"), disks.add(&options) as _)
     };
-    let disks = (0..shape.devices()).map(disk).collect();
-    let pool = shape.create(&rt, "tank", disks, false, |options| options.ashift = Some(12));
+    let devices = (0..shape.devices()).map(disk).collect();
+    let pool = shape.create(rt, "tank", devices, false, |options| options.ashift = Some(12));
     let pool = Arc::new(pool);
     // In half of the runs nothing but pointers goes into the log.
     let set = |name: &str, n| PropertyChange {
@@ -264,6 +274,13 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
         pool.set_property("tank", always).unwrap();
     }
     pool.sync().unwrap();
+    Site { disks, pool, fs, volume }
+}
+
+fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
+    let RunOptions { key, is_restless, is_always } = how;
+    let rt = rt::Rt::simulated(seed);
+    let Site { disks: site, pool, fs, volume } = self::site(&rt, seed, shape, how);
     site.record();
     let stop = Arc::new(AtomicBool::new(false));
     let txgs = is_restless.then(|| end_txgs(&rt, &pool, &stop));
