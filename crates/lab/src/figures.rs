@@ -277,7 +277,10 @@ const HELD_OUT_6: &[Item] = &[
 const HELD_OUT_1: &[Item] = &[
     item("old: writes a second", In(H1, "", "threads: writes", "/s")),
     item("old: busy", In(H1, "", "threads: busy", "%")),
-    item("new: all", Not("the engine has one batch under way at a time, as the old version")),
+    item(
+        "new: all",
+        Not("two batches are under way at most, the new version issues each block at once"),
+    ),
     item("solid state disks", Not("bound by processors")),
 ];
 

@@ -14,8 +14,10 @@
 //! A thread needs 20 us for itself between two writes. Processors cost nothing else, which above
 //! 20,000 writes a second would matter with the eight of the study.
 //!
-//! zinc's log has one batch under way at a time and wakes all that waited for it. So its
-//! predictions are of the old version. The time of each cell is [`OBSERVED`] instead of a minute.
+//! zinc's log has at most two batches under way, of which one is flushed while the other is
+//! written, and wakes all that waited for them. The new version issues any number of blocks. So it
+//! is compared with the old version; the engine that the committed prediction was computed with
+//! had one batch. The time of each cell is [`OBSERVED`] instead of a minute.
 
 use super::meaning;
 use crate::disk::{Preset, Spec, preset};
