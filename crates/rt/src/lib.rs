@@ -44,4 +44,4 @@ pub use lock::{Lock, LockGuard};
 pub use progress::{Cancelled, Progress, ProgressSnapshot};
 pub use rng::{Rng, Xoshiro256};
 pub use runtime::{Condvar, Rt, Task, charge};
-pub use thread::{JoinHandle, Panicked, spawn, threads_available};
+pub use thread::{JoinHandle, Panicked, mark, replace_mark, spawn, threads_available};

@@ -1,8 +1,9 @@
 //! Simulations: real threads, one at a time, in virtual time, replayed from a seed.
 //!
-//! The threads are the operating system's, each waiting at a *gate* of its own. One gate is open:
-//! the thread that is through it runs, all others stand. A thread that has to wait (a condition
-//! variable, a sleep, a join, a yield) decides, before it stands, which is next:
+//! Each thread is carried by one of the operating system's, which waits at a *gate* of its own
+//! (`carrier.rs`). One gate is open: what is through it runs, all others stand. A thread that has
+//! to wait (a condition variable, a sleep, a join, a yield) decides, before it stands, which is
+//! next:
 //!
 //! - among the threads that could run and, if one is due, the next timer, the seed chooses;
 //! - when none could run, time jumps to the next timer or deadline;
@@ -27,17 +28,22 @@ use crate::cpu::{CpuModel, Processors};
 use crate::rng::{Rng, Xoshiro256};
 use crate::thread::Panicked;
 use crate::timer::Callback;
+use carrier::Carrier;
 use core::panic::Location;
 use core::time::Duration;
+use crew::Carriers;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+
+mod carrier;
+mod crew;
 
 /// Wall time at the beginning: 2026-01-01T00:00:00Z. A date that structures on disk accept.
 const WALL_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
@@ -62,6 +68,15 @@ pub(crate) type ThreadId = usize;
 
 /// The thread that began the simulation.
 const ROOT: ThreadId = 0;
+
+/// The first threads watch, while they wait, whether another one comes back: the rest need not.
+const WATCHERS: ThreadId = 4;
+
+/// Threads that are carried by the same carriers, by number.
+type CrewId = u64;
+
+/// All that were spawned.
+const SPAWNED: CrewId = 0;
 
 /// A simulation.
 pub(crate) struct World {
@@ -96,7 +111,10 @@ struct State {
     processors: Option<Processors>,
     /// A timer's callback is running.
     calling: bool,
-    /// Threads besides the root that have not left.
+    /// The crews that there are, and how many there were.
+    crews: BTreeMap<CrewId, Carriers>,
+    crew_count: u64,
+    /// Carriers of spawned threads that have not left.
     live: usize,
     /// Why it is over.
     over: Option<Arc<str>>,
@@ -104,7 +122,12 @@ struct State {
 
 struct Thread {
     name: Arc<str>,
-    gate: Arc<Gate>,
+    /// What it waits or runs on; `None` at the top of its crew's loop.
+    carrier: Option<Arc<Carrier>>,
+    /// The crew whose loop it is at the top of.
+    crew: CrewId,
+    /// Its mark, while it has no carrier.
+    mark: u8,
     at: Standing,
     /// The event that ends its wait.
     timer: Option<(Duration, u64)>,
@@ -140,66 +163,25 @@ enum Event {
     Call(Callback),
 }
 
-/// The gate at which one thread waits while others run.
-///
-/// There are two passages for each microsecond or two that a simulation computes, so a passage is
-/// a flag and the cheapest way there is to wake a thread.
-#[derive(Default)]
-struct Gate {
-    is_open: AtomicBool,
-    /// The thread that waits here, since it first did.
-    thread: OnceLock<thread::Thread>,
-}
-
-impl Gate {
-    fn open(&self) {
-        self.is_open.store(true, Ordering::Release);
-        // A thread that comes here for the first time: either it is seen, or it sees the flag.
-        fence(Ordering::SeqCst);
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-
-    /// Waits until it is open, and closes it; or `patience` long. Returns whether it was open.
-    fn pass(&self, patience: Duration) -> bool {
-        if self.thread.get().is_none() {
-            // No other thread waits at this gate.
-            let _ = self.thread.set(thread::current());
-            fence(Ordering::SeqCst);
-        }
-        if self.is_open.swap(false, Ordering::Acquire) {
-            return true;
-        }
-        let begin = Instant::now();
-        let mut waited = Duration::ZERO;
-        while waited < patience {
-            thread::park_timeout(patience - waited);
-            if self.is_open.swap(false, Ordering::Acquire) {
-                return true;
-            }
-            // Unparked for something else.
-            waited = begin.elapsed();
-        }
-        false
-    }
-}
-
 thread_local! {
-    /// Which thread of which simulation this is.
+    /// Which carrier of which simulation this is, and of which thread.
     static SELF: RefCell<Option<Membership>> = const { RefCell::new(None) };
 }
 
 struct Membership {
     world: Arc<World>,
+    carrier: Arc<Carrier>,
+    /// The thread that it carries, or did last.
     id: ThreadId,
+    /// It is the one that began the simulation.
+    is_root: bool,
     /// The root's: all threads come from it.
     _processor: Option<OneProcessor>,
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.id == ROOT {
+        if self.is_root {
             self.world.shut_down();
         }
     }
@@ -224,14 +206,28 @@ pub(crate) fn charging_world() -> Option<Arc<World>> {
     SELF.try_with(world).ok().flatten()
 }
 
+/// The carrier that the calling thread is.
+fn this_carrier() -> Arc<Carrier> {
+    SELF.with_borrow(|member| member.as_ref().map(|member| Arc::clone(&member.carrier)))
+        .unwrap_or_default()
+}
+
+/// The calling thread is no carrier any more.
+fn forget_this_carrier() {
+    let member = SELF.take();
+    drop(member);
+}
+
 /// Begins a simulation with the calling thread; one that it began earlier is over.
 pub(crate) fn begin(seed: u64) -> Arc<World> {
     leave();
     let mut seeds = Xoshiro256::seeded(seed);
     let mut stream = || Xoshiro256::seeded(seeds.next_u64());
+    let carrier = Arc::<Carrier>::default();
+    let root = Thread { carrier: Some(Arc::clone(&carrier)), ..Thread::new("main") };
     let state = State {
         now: Duration::ZERO,
-        threads: vec![Thread::new("main")],
+        threads: vec![root],
         vacant: Vec::new(),
         runnable: Vec::new(),
         events: BTreeMap::new(),
@@ -241,6 +237,8 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         random: stream(),
         processors: None,
         calling: false,
+        crews: BTreeMap::from([(SPAWNED, Carriers::default())]),
+        crew_count: SPAWNED,
         live: 0,
         over: None,
     };
@@ -252,25 +250,31 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         left: Condvar::new(),
     });
     let world2 = Arc::clone(&world);
-    let member = Membership { world: world2, id: ROOT, _processor: OneProcessor::keep() };
-    SELF.set(Some(member));
+    let (is_root, _processor) = (true, OneProcessor::keep());
+    SELF.set(Some(Membership { world: world2, carrier, id: ROOT, is_root, _processor }));
     world
 }
 
 /// Ends the simulation that the calling thread began, if it did.
 pub(crate) fn leave() {
-    let root = SELF.with_borrow(|member| member.as_ref().map(|member| member.id == ROOT));
+    let root = SELF.with_borrow(|member| member.as_ref().map(|member| member.is_root));
     assert!(root != Some(false), "a thread of a simulation cannot begin or end one");
-    // Taken out first: its destructor waits for threads, and must not hold the cell.
-    let member = SELF.take();
-    drop(member);
+    // Its destructor waits for threads, and must not hold the cell.
+    forget_this_carrier();
 }
 
 impl Thread {
     fn new(name: &str) -> Self {
-        let gate = Arc::default();
-        let (timer, timed_out, look) = (None, false, None);
-        Self { name: Arc::from(name), gate, at: Standing::Ready, timer, timed_out, look }
+        Self {
+            name: Arc::from(name),
+            carrier: None,
+            crew: SPAWNED,
+            mark: 0,
+            at: Standing::Ready,
+            timer: None,
+            timed_out: false,
+            look: None,
+        }
     }
 }
 
@@ -294,12 +298,60 @@ impl State {
         self.runnable.push(id);
     }
 
-    /// It is over: every thread goes through its gate, and finds out.
+    /// It is over: every carrier goes through its gate, and finds out.
     fn end(&mut self, why: &str) {
         if self.over.is_none() {
             self.over = Some(Arc::from(why));
-            self.threads.iter().for_each(|thread| thread.gate.open());
+            self.threads.iter().flat_map(|thread| &thread.carrier).for_each(|c| c.open());
+            self.crews.values_mut().flat_map(|crew| crew.free.drain(..)).for_each(|c| c.open());
         }
+    }
+
+    /// Adds a thread, which could run from now on.
+    fn register(&mut self, name: &str) -> ThreadId {
+        let thread = Thread::new(name);
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.threads[id] = thread;
+                id
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() - 1
+            }
+        };
+        self.runnable.push(id);
+        id
+    }
+
+    fn vacate(&mut self, id: ThreadId) {
+        let thread = &mut self.threads[id];
+        (thread.at, thread.carrier) = (Standing::Ended, None);
+        self.vacant.push(id);
+    }
+
+    /// A thread that has no carrier gets this one.
+    fn pick_up(&mut self, id: ThreadId, carrier: &Arc<Carrier>) {
+        let thread = &mut self.threads[id];
+        thread.carrier = Some(Arc::clone(carrier));
+        carrier.carry(id);
+        if let Some(crew) = self.crews.get_mut(&thread.crew) {
+            crew.standing -= 1;
+        }
+    }
+
+    /// The carrier of a thread that is to run; `None`: there is none, and the simulation is over.
+    fn carrier_of(&mut self, id: ThreadId) -> Option<Arc<Carrier>> {
+        let Thread { carrier, crew, .. } = &self.threads[id];
+        if let Some(carrier) = carrier {
+            return Some(Arc::clone(carrier));
+        }
+        let free = self.crews.get_mut(crew).and_then(|crew| crew.free.pop());
+        match &free {
+            Some(carrier) => self.pick_up(id, carrier),
+            None => self.end("the system gave no thread for one that has to run"),
+        }
+        free
     }
 
     /// Which thread waits where, a line each.
@@ -352,7 +404,7 @@ impl World {
         let timer = state.add(time, Event::Wake(me));
         let thread = &mut state.threads[me];
         (thread.at, thread.timer) = (Standing::Sleeps(Location::caller()), Some(timer));
-        self.stand(state, Some(me));
+        self.stand(state, me);
     }
 
     pub(crate) fn set_cpu(&self, model: Option<CpuModel>) {
@@ -388,7 +440,7 @@ impl World {
         let me = self.this_thread();
         let mut state = self.state.lock();
         state.wake(me, false);
-        self.stand(state, Some(me));
+        self.stand(state, me);
     }
 
     /// Waits on a condition variable whose waiting threads these are; returns whether the deadline
@@ -413,12 +465,12 @@ impl World {
             let thread = &mut state.threads[me];
             (thread.at, thread.timer) = (Standing::Waits(place), timer);
             thread.look = look;
-            let timed_out = self.stand(state, Some(me));
+            let timed_out = self.stand(state, me);
             if mutex.is_locked() {
                 // Then the thread that keeps it unwinds too, and we can have it.
                 let why = format!("the lock at {place} was kept across a wait by another thread");
                 self.state.lock().end(&why);
-                return self.unwind(me);
+                return self.unwind();
             }
             timed_out
         });
@@ -454,14 +506,69 @@ impl World {
         id.unwrap_or_else(|| panic!("a thread that is not of this simulation waits in it"))
     }
 
-    /// Lets the next one run, and returns when it is this thread's turn again; at once for a thread
-    /// that leaves (`None`). Returns whether a timer made it its turn.
-    fn stand<'a>(&'a self, mut state: MutexGuard<'a, State>, me: Option<ThreadId>) -> bool {
+    /// Lets the next one run, and returns when it is this thread's turn again. Returns whether a
+    /// timer made it its turn.
+    fn stand<'a>(&'a self, state: MutexGuard<'a, State>, me: ThreadId) -> bool {
+        let (mut state, next) = self.choose(state);
+        if let Some(next) = next.filter(|next| *next != me)
+            && let Some(carrier) = state.carrier_of(next)
+        {
+            drop(state);
+            carrier.open();
+            self.stand_at(&this_carrier(), me < WATCHERS);
+            state = self.state.lock();
+        }
+        if state.over.is_some() {
+            drop(state);
+            return self.unwind();
+        }
+        state.threads[me].timed_out
+    }
+
+    /// Lets the next one run, by a carrier of this crew that has put its thread down. Returns the
+    /// thread that it is to go on with; `None`: it is not needed any more.
+    fn carry_next(&self, state: MutexGuard<'_, State>, crew: CrewId) -> Option<ThreadId> {
+        let (mut state, next) = self.choose(state);
+        let mut next = next?;
+        let mine = this_carrier();
+        let thread = &state.threads[next];
+        if thread.carrier.is_none() && thread.crew == crew {
+            state.pick_up(next, &mine);
+        } else {
+            mine.put_down();
+            if let Some(crew) = state.crews.get_mut(&crew) {
+                crew.free.push(Arc::clone(&mine));
+            }
+            let carrier = state.carrier_of(next);
+            drop(state);
+            carrier.iter().for_each(|carrier| carrier.open());
+            self.stand_at(&mine, false);
+            next = mine.carries()?;
+            state = self.state.lock();
+        }
+        if state.over.is_some() {
+            return None;
+        }
+        let mark = state.threads[next].mark;
+        drop(state);
+        self.go_on_with(next, mark);
+        Some(next)
+    }
+
+    /// The calling carrier has another thread from now on.
+    fn go_on_with(&self, id: ThreadId, mark: u8) {
+        SELF.with_borrow_mut(|member| member.iter_mut().for_each(|member| member.id = id));
+        crate::replace_mark(mark);
+    }
+
+    /// Decides which thread is next; `None` when the simulation is over.
+    fn choose<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, Option<ThreadId>) {
         loop {
             if state.over.is_some() {
-                drop(state);
-                // A thread that leaves is let go.
-                return me.is_some_and(|me| self.unwind(me));
+                return (state, None);
             }
             let mut due = state.events.first_key_value().map(|(key, _)| key.0);
             if state.runnable.is_empty() {
@@ -496,57 +603,39 @@ impl World {
                     }
                     state.threads[next].look = None;
                 }
-                return self.pass(state, next, me);
+                state.switches += 1;
+                return (state, Some(next));
             }
             match state.events.pop_first().map(|(_, event)| event) {
                 Some(Event::Wake(id)) => state.wake(id, true),
-                Some(Event::Call(callback)) => {
-                    state.calling = true;
-                    drop(state);
-                    let result = catch_unwind(AssertUnwindSafe(callback));
-                    state = self.state.lock();
-                    state.calling = false;
-                    if let Err(payload) = result {
-                        let words = Panicked::of(&*payload).message;
-                        state.end(&format!("a timer's callback panicked: {words}"));
-                    }
-                }
+                Some(Event::Call(callback)) => state = self.call(state, callback),
                 None => {}
             }
         }
     }
 
-    /// Opens `next`'s gate and, if that is not `me`, waits at mine.
-    fn pass<'a>(
+    /// Calls what a timer calls.
+    fn call<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        next: ThreadId,
-        me: Option<ThreadId>,
-    ) -> bool {
-        state.switches += 1;
-        if Some(next) != me {
-            let gate = Arc::clone(&state.threads[next].gate);
-            let mine = me.map(|me| Arc::clone(&state.threads[me].gate));
-            drop(state);
-            gate.open();
-            match mine {
-                Some(mine) => self.stand_at(&mine),
-                None => return false,
-            }
-            state = self.state.lock();
+        callback: Callback,
+    ) -> MutexGuard<'a, State> {
+        state.calling = true;
+        drop(state);
+        let result = catch_unwind(AssertUnwindSafe(callback));
+        state = self.state.lock();
+        state.calling = false;
+        if let Err(payload) = result {
+            let words = Panicked::of(&*payload).message;
+            state.end(&format!("a timer's callback panicked: {words}"));
         }
-        let Some(me) = me else { return false };
-        if state.over.is_some() {
-            drop(state);
-            return self.unwind(me);
-        }
-        state.threads[me].timed_out
+        state
     }
 
     /// Waits until the gate is open, and closes it again.
-    fn stand_at(&self, gate: &Gate) {
+    fn stand_at(&self, carrier: &Carrier, watches: bool) {
         let mut seen = None;
-        while !gate.pass(WATCHDOG) {
+        while !carrier.pass(watches.then_some(WATCHDOG)) {
             let mut state = self.state.lock();
             if seen == Some(state.switches) {
                 let text = "a thread has not come back for a minute: it computes for long, or \
@@ -559,8 +648,14 @@ impl World {
         }
     }
 
+    /// Whether the simulation is over.
+    fn is_over(&self) -> bool {
+        self.state.lock().over.is_some()
+    }
+
     /// A wait in a simulation that is over.
-    fn unwind(&self, me: ThreadId) -> bool {
+    fn unwind(&self) -> bool {
+        let is_root = SELF.with_borrow(|member| member.as_ref().is_some_and(|m| m.is_root));
         if thread::panicking() {
             // A destructor waits: another panic would abort the process. Its wait returns at once,
             // a bounded number of times, lest it waits forever.
@@ -569,7 +664,7 @@ impl World {
                 *left = left.saturating_sub(1);
                 *left
             });
-            assert!(left > 0 || me != ROOT, "a destructor waits for a simulation that is over");
+            assert!(left > 0 || !is_root, "a destructor waits for a simulation that is over");
             if left > 0 {
                 return true;
             }
@@ -579,71 +674,59 @@ impl World {
         }
         let why = self.state.lock().over.clone();
         match why {
-            Some(why) if me == ROOT => {
+            Some(why) if is_root => {
                 panic!("the simulation of seed {} is over: {why}", self.seed)
             }
             _ => resume_unwind(Box::new(SimulationOver)),
         }
     }
 
-    /// Adds a thread, which could run from now on.
-    pub(crate) fn register(&self, name: &str) -> ThreadId {
+    /// The thread that the calling carrier has ended with a panic.
+    fn panicked(&self, payload: &(dyn Any + Send)) {
+        let me = self.this_thread();
         let mut state = self.state.lock();
-        let thread = Thread::new(name);
-        if state.over.is_some() {
-            thread.gate.open();
-        }
-        let id = match state.vacant.pop() {
-            Some(id) => {
-                state.threads[id] = thread;
-                id
-            }
-            None => {
-                state.threads.push(thread);
-                state.threads.len() - 1
-            }
-        };
-        state.live += 1;
-        state.runnable.push(id);
-        id
+        let (name, words) = (&state.threads[me].name, Panicked::of(payload).message);
+        let why = format!("thread `{name}` panicked: {words}");
+        state.end(&why);
     }
 
-    /// Takes back a registration that came to nothing.
-    pub(crate) fn unregister(&self, id: ThreadId) {
-        let mut state = self.state.lock();
-        state.runnable.retain(|other| *other != id);
-        self.vacate(&mut state, id);
-    }
-
-    fn vacate(&self, state: &mut State, id: ThreadId) {
-        state.threads[id].at = Standing::Ended;
-        state.vacant.push(id);
-        state.live -= 1;
-        self.left.notify_all();
-    }
-
-    /// The life of a registered thread, on the thread itself. A panic of `body` ends the
-    /// simulation.
-    pub(crate) fn run(self: &Arc<Self>, id: ThreadId, body: impl FnOnce()) {
-        SELF.set(Some(Membership { world: Arc::clone(self), id, _processor: None }));
-        let (gate, name) = {
+    /// The begin of a carrier: it waits until it is needed. Returns whether it is, and not only
+    /// because the simulation is over.
+    fn arrive(self: &Arc<Self>, carrier: &Arc<Carrier>) -> bool {
+        let (world, own) = (Arc::clone(self), Arc::clone(carrier));
+        let (is_root, _processor) = (false, None);
+        SELF.set(Some(Membership { world, carrier: own, id: ROOT, is_root, _processor }));
+        self.stand_at(carrier, false);
+        let Some(id) = carrier.carries() else { return false };
+        let (is_over, mark) = {
             let state = self.state.lock();
-            (Arc::clone(&state.threads[id].gate), Arc::clone(&state.threads[id].name))
+            (state.over.is_some(), state.threads[id].mark)
         };
-        self.stand_at(&gate);
-        let over = self.state.lock().over.is_some();
-        // Not called, its captures are dropped, which is how others learn that it never ran.
-        let result = catch_unwind(AssertUnwindSafe(|| if over { drop(body) } else { body() }));
-        let mut state = self.state.lock();
-        if let Err(payload) = result
-            && !payload.is::<SimulationOver>()
-        {
-            let words = Panicked::of(&*payload).message;
-            state.end(&format!("thread `{name}` panicked: {words}"));
+        self.go_on_with(id, mark);
+        !is_over
+    }
+
+    /// The life of a carrier of spawned threads, one after the other. A panic of one ends the
+    /// simulation.
+    fn serve(self: &Arc<Self>, carrier: &Arc<Carrier>) {
+        let mut goes_on = self.arrive(carrier);
+        while let Some(body) = carrier.take_body() {
+            // Not called, its captures are dropped, which is how others learn that it never ran.
+            let result =
+                catch_unwind(AssertUnwindSafe(|| if goes_on { body() } else { drop(body) }));
+            if let Err(payload) = result
+                && !payload.is::<SimulationOver>()
+            {
+                self.panicked(&*payload);
+            }
+            let me = self.this_thread();
+            let mut state = self.state.lock();
+            state.vacate(me);
+            goes_on = self.carry_next(state, SPAWNED).is_some();
         }
-        self.vacate(&mut state, id);
-        self.stand(state, None);
-        SELF.set(None);
+        self.state.lock().live -= 1;
+        self.left.notify_all();
+        forget_this_carrier();
     }
 
     /// Starts a thread.
@@ -652,15 +735,30 @@ impl World {
         name: &str,
         body: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        let id = self.register(name);
-        let world = Arc::clone(self);
-        match crate::thread::spawn(name, move || world.run(id, body)) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.unregister(id);
-                Err(error)
-            }
+        let mut state = self.state.lock();
+        let id = state.register(name);
+        let free = state.crews.get_mut(&SPAWNED).and_then(|crew| crew.free.pop());
+        let is_new = free.is_none();
+        let carrier = free.unwrap_or_default();
+        carrier.begin(id, Box::new(body));
+        state.threads[id].carrier = Some(Arc::clone(&carrier));
+        if !is_new {
+            return Ok(());
         }
+        state.live += 1;
+        if state.over.is_some() {
+            carrier.open();
+        }
+        drop(state);
+        let world = Arc::clone(self);
+        let started = crate::thread::spawn(name, move || world.serve(&carrier));
+        if started.is_err() {
+            let mut state = self.state.lock();
+            state.runnable.retain(|other| *other != id);
+            state.vacate(id);
+            state.live -= 1;
+        }
+        started.map(drop)
     }
 
     /// Ends the simulation, by the root.
@@ -677,77 +775,5 @@ impl World {
         let looks: Vec<_> = state.threads.iter_mut().map(|thread| thread.look.take()).collect();
         drop(state);
         drop((events, looks));
-    }
-
-    /// [`Rt::for_each_parallel`](crate::Rt::for_each_parallel) on threads of this simulation.
-    pub(crate) fn for_each_parallel<I, F, E>(
-        self: &Arc<Self>,
-        workers: usize,
-        items: I,
-        work: F,
-    ) -> Result<(), E>
-    where
-        I: IntoIterator,
-        I::IntoIter: Send,
-        F: Fn(I::Item) -> Result<(), E> + Sync,
-        E: Send,
-    {
-        let workers = if workers == 0 { self.processors() } else { workers };
-        let items = Mutex::new(items.into_iter().fuse());
-        // Threads that wait for the iterator: its `next` may wait itself, with the lock held.
-        let waiting = Mutex::new(Vec::new());
-        let turn = Mutex::new(());
-        let next = || {
-            loop {
-                if let Some(mut items) = items.try_lock() {
-                    let item = items.next();
-                    drop(items);
-                    self.notify(&waiting, true);
-                    return item;
-                }
-                self.wait(&waiting, &mut turn.lock(), None, None);
-            }
-        };
-        let (failure, stop) = (Mutex::new(None), Mutex::new(false));
-        let run = || {
-            while !*stop.lock() {
-                let Some(item) = next() else { break };
-                if let Err(error) = work(item) {
-                    failure.lock().get_or_insert(error);
-                    *stop.lock() = true;
-                }
-                self.yield_now();
-            }
-        };
-        let (others, parent) = (Mutex::new(0usize), Mutex::new(Vec::new()));
-        thread::scope(|scope| {
-            for _ in 1..workers {
-                let id = self.register("worker");
-                let world = Arc::clone(self);
-                let (run, others, parent) = (&run, &others, &parent);
-                let body = move || {
-                    run();
-                    *others.lock() -= 1;
-                    world.notify(parent, true);
-                };
-                let world = Arc::clone(self);
-                let thread = thread::Builder::new().name("worker".to_owned());
-                // Fewer threads are as good here.
-                if thread.spawn_scoped(scope, move || world.run(id, body)).is_err() {
-                    self.unregister(id);
-                    break;
-                }
-                *others.lock() += 1;
-            }
-            let mine = catch_unwind(AssertUnwindSafe(run));
-            *stop.lock() |= mine.is_err();
-            // In virtual time first: the scope's own waiting would stop it.
-            let mut others = others.lock();
-            while *others > 0 {
-                self.wait(&parent, &mut others, None, None);
-            }
-            mine.unwrap_or_else(|payload| resume_unwind(payload));
-        });
-        failure.into_inner().map_or(Ok(()), Err)
     }
 }

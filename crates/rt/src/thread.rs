@@ -1,12 +1,32 @@
 //! Threads with names.
 
 use core::fmt;
+use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread;
 
 pub use std::thread::JoinHandle;
+
+thread_local! {
+    /// The calling thread's mark.
+    static MARK: Cell<u8> = const { Cell::new(0) };
+}
+
+/// What the calling thread was marked with last; 0 at first.
+///
+/// For what a thread-local value cannot keep while [`crate::Rt::for_each_parallel`] works: there a
+/// simulation may go on with a thread on another one of the system's, and the mark goes with it.
+#[must_use]
+pub fn mark() -> u8 {
+    MARK.get()
+}
+
+/// Marks the calling thread; what it was marked with before.
+pub fn replace_mark(mark: u8) -> u8 {
+    MARK.replace(mark)
+}
 
 /// Starts a thread. Tools show the first 15 bytes of `name`.
 ///

@@ -275,6 +275,71 @@ fn work_on_many_threads_stays_in_the_simulation() {
     });
 }
 
+/// How many of the system's threads are in a list, and how many of them are different; empties it.
+fn counted(ids: &Mutex<Vec<std::thread::ThreadId>>) -> (usize, usize) {
+    let ids = std::mem::take(&mut *ids.lock());
+    (ids.len(), ids.into_iter().collect::<std::collections::HashSet<_>>().len())
+}
+
+/// Threads that take turns, and threads that follow each other, are carried by one of the system's.
+#[test]
+fn a_thread_of_the_system_goes_on_with_the_next_one() {
+    for seed in 0..10 {
+        Rt::simulate(seed, |rt| {
+            let ids = Arc::new(Mutex::new(Vec::new()));
+            let here = std::thread::current().id();
+            let note = |_| {
+                ids.lock().push(std::thread::current().id());
+                Ok::<(), ()>(())
+            };
+            rt.for_each_parallel(5, 0..50, note).expect("work");
+            assert_eq!(counted(&ids), (50, 1));
+            for _ in 0..20 {
+                let ids = Arc::clone(&ids);
+                let body = move || ids.lock().push(std::thread::current().id());
+                rt.spawn("short", body).expect("thread").join().expect("ends");
+            }
+            assert_eq!(counted(&ids), (20, 1));
+            // All of them wait: then each needs its own.
+            let wait = |n| {
+                rt.sleep(MS);
+                note(n)
+            };
+            rt.for_each_parallel(5, 0..5, wait).expect("work");
+            assert_eq!((counted(&ids), std::thread::current().id()), ((5, 5), here));
+        });
+    }
+}
+
+/// The caller's mark stays with its share of the work, whatever carries that, and what follows.
+#[test]
+fn marks_go_with_their_threads() {
+    for seed in 0..50 {
+        Rt::simulate(seed, |rt| {
+            let here = std::thread::current().id();
+            let before = rt::replace_mark(7);
+            let own = Mutex::new(std::collections::BTreeMap::<u8, u32>::new());
+            let work = |n: u64| {
+                let mark = rt::mark();
+                *own.lock().entry(mark).or_default() += 1;
+                if n.is_multiple_of(3) {
+                    rt.sleep(MS);
+                }
+                assert_eq!(rt::replace_mark(mark), mark, "it changed meanwhile");
+                Ok::<(), ()>(())
+            };
+            rt.for_each_parallel(3, 0..30, work).expect("work");
+            let own = own.into_inner();
+            let share = own.get(&7).copied().unwrap_or(0);
+            assert!((1..30).contains(&share) && own.len() == 2, "seed {seed}: {own:?}");
+            assert_eq!((rt::mark(), std::thread::current().id()), (7, here));
+            let other = rt.spawn("other", rt::mark).expect("thread").join();
+            assert_eq!((other, before), (Ok(0), 0));
+            rt::replace_mark(0);
+        });
+    }
+}
+
 /// Many threads that are woken all at once: whether each waits in a loop of its own or says what it
 /// waits for, the run is the same. Those that say it are not run in vain.
 #[test]

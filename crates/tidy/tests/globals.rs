@@ -39,9 +39,9 @@ const GLOBALS: [(&str, &str, &str); 20] = [
     ("crates/rt/src/runtime.rs", "REAL", "the operating system itself"),
     ("crates/rt/src/sim.rs", "LEFT", "a thread that panicked, in a simulation that is over"),
     ("crates/rt/src/sim.rs", "SELF", "the simulation that a thread is part of"),
+    ("crates/rt/src/thread.rs", "MARK", "the kind of thread this is, for its pool's profiler"),
     ("crates/rt/src/thread.rs", "THREADS", "how many processors the process may use"),
     ("crates/vdev/src/queue/drive.rs", "DEFERRED", "the depth of this thread's own stack"),
-    ("crates/zio/src/profile.rs", "KIND", "the kind of thread this is, for its pool's profiler"),
     ("crates/zio/src/stages.rs", "TICKS", "which of this thread's small blocks are timed"),
 ];
 

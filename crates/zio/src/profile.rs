@@ -18,7 +18,6 @@
 use crate::stages::{Sampled, StageCount, StageMeter, nanos, weight};
 use rt::Rt;
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -41,6 +40,11 @@ pub enum ThreadKind {
 impl ThreadKind {
     /// All, in the order of tables.
     pub const ALL: [Self; 4] = [Self::Application, Self::SpaSync, Self::LeafSync, Self::ZioIssue];
+
+    /// That of the calling thread, which is its mark.
+    fn here() -> Self {
+        Self::ALL.get(usize::from(rt::mark())).copied().unwrap_or_default()
+    }
 }
 
 impl fmt::Display for ThreadKind {
@@ -72,21 +76,18 @@ const STAGES: usize = 4;
 /// Names of the stages, in the order of [`Stage`].
 const STAGE_NAMES: [&str; STAGES] = ["compress", "checksum", "allocate", "write"];
 
-thread_local! {
-    static KIND: Cell<ThreadKind> = const { Cell::new(ThreadKind::Application) };
-}
-
 /// Makes the calling thread one of a kind, until it is dropped.
 #[derive(Debug)]
 pub struct Role<'a> {
     profiler: Option<&'a Profiler>,
     kind: ThreadKind,
-    before: ThreadKind,
+    /// The mark of the thread before.
+    before: u8,
 }
 
 impl Drop for Role<'_> {
     fn drop(&mut self) {
-        KIND.set(self.before);
+        rt::replace_mark(self.before);
         if let Some(profiler) = self.profiler {
             profiler.of(self.kind).threads.fetch_sub(1, Relaxed);
         }
@@ -178,7 +179,7 @@ impl Profiler {
         let of = self.of(kind);
         let now = of.threads.fetch_add(1, Relaxed) + 1;
         of.threads_most.fetch_max(now, Relaxed);
-        Role { profiler: Some(self), kind, before: KIND.replace(kind) }
+        Role { profiler: Some(self), kind, before: rt::replace_mark(kind as u8) }
     }
 
     /// Watches the stages of one block of this many bytes, on the calling thread.
@@ -186,12 +187,12 @@ impl Profiler {
         let on = self.on.load(Relaxed);
         let weight = if on { weight(&self.rt, Sampled::Write, bytes) } else { 0 };
         let last = if weight == 0 { Duration::ZERO } else { self.rt.now() };
-        Laps { profiler: self, kind: KIND.get(), bytes, weight, last }
+        Laps { profiler: self, kind: ThreadKind::here(), bytes, weight, last }
     }
 
     /// Does `work` with this many bytes as this stage of the calling thread's kind.
     pub fn watch<T>(&self, stage: Stage, bytes: usize, work: impl FnOnce() -> T) -> T {
-        let span = self.span(KIND.get(), stage, bytes, 1);
+        let span = self.span(ThreadKind::here(), stage, bytes, 1);
         let out = work();
         if let Some(span) = span {
             self.end(span);
