@@ -87,7 +87,7 @@ impl Space {
         assert!(window.start <= window.end && window.end <= self.len, "{window:?}");
         // SAFETY: `window.start` is within the allocation, or its end.
         let start = unsafe { self.memory.start().add(window.start) };
-        AlignedBuf { memory: Arc::new(self.memory), start, len: window.len() }
+        AlignedBuf { memory: Arc::new(self.memory), start, len: window.len(), is_blank: false }
     }
 }
 
@@ -171,6 +171,8 @@ pub struct AlignedBuf {
     /// First byte of this window. The window's bytes are initialised and belong to it alone.
     start: NonNull<u8>,
     len: usize,
+    /// It was made of zeros, and no caller could write to it since.
+    is_blank: bool,
 }
 
 // SAFETY: the window's bytes belong to this value alone, as a `Vec`'s do.
@@ -190,7 +192,7 @@ impl AlignedBuf {
     pub fn try_zeroed(len: usize) -> Option<Self> {
         let memory = Memory::new(len, true)?;
         let start = memory.start();
-        Some(Self { memory: Arc::new(memory), start, len })
+        Some(Self { memory: Arc::new(memory), start, len, is_blank: true })
     }
 
     /// A copy of `bytes`.
@@ -209,6 +211,13 @@ impl AlignedBuf {
         self.memory.len()
     }
 
+    /// Whether it is known to hold zeros only, without a look at them: it was made of zeros, and no
+    /// caller could write to it since.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.is_blank
+    }
+
     /// Keeps the first `len` bytes; nothing when there are not more than that.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -223,7 +232,8 @@ impl AlignedBuf {
         assert!(at <= self.len, "cut at {at} in a buffer of {}", self.len);
         // SAFETY: `at` is within the window, or its end.
         let start = unsafe { self.start.add(at) };
-        let tail = Self { memory: Arc::clone(&self.memory), start, len: self.len - at };
+        let (memory, is_blank) = (Arc::clone(&self.memory), self.is_blank);
+        let tail = Self { memory, start, len: self.len - at, is_blank };
         self.len = at;
         tail
     }
@@ -240,6 +250,7 @@ impl Deref for AlignedBuf {
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
+        self.is_blank = false;
         // SAFETY: as for `deref`; `&mut self` makes the access exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
@@ -281,6 +292,16 @@ mod tests {
             assert_eq!(buf.as_ptr().addr() % ALIGNMENT, 0);
             assert!(buf.iter().all(|b| *b == 0));
         }
+    }
+
+    #[test]
+    fn zeros_are_known_until_they_could_be_written_to() {
+        let mut buf = AlignedBuf::zeroed(100);
+        let mut tail = buf.split_off(50);
+        assert!(buf.is_blank() && tail.is_blank());
+        tail[0] = 0;
+        assert!(buf.is_blank() && !tail.is_blank());
+        assert!(!AlignedBuf::copy_of(&[0; 10]).is_blank());
     }
 
     #[test]

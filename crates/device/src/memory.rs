@@ -12,8 +12,8 @@ use crate::buf::Filling;
 use crate::stats::Counters;
 use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Stats, Write, WriteDevice, complete,
-    range_within, range_within_all,
+    AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write, WriteDevice,
+    complete, range_within, range_within_all,
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -139,6 +139,27 @@ impl MemoryDevice {
 
     fn shard(&self, page: u64) -> &RwLock<Pages> {
         &self.shards[(page % SHARDS as u64) as usize]
+    }
+
+    /// [`Self::copy_in`] of memory that may be known to be zeros: gigabytes of them are written by
+    /// experiments, and to look for what is not zero would be most of the work.
+    pub(crate) fn take_in(&self, offset: u64, bytes: &Shared) {
+        match bytes.is_blank() {
+            true => self.clear(offset, bytes.len()),
+            false => self.copy_in(offset, bytes),
+        }
+    }
+
+    /// Writes zeros to a range that lies within the device.
+    fn clear(&self, offset: u64, len: usize) {
+        for (number, at, part) in page_parts(offset, len) {
+            let mut pages = self.shard(number).write();
+            if part.len() == PAGE_BYTES {
+                pages.remove(&number);
+            } else if let Some(page) = pages.get_mut(&number) {
+                Arc::make_mut(page)[at..at + part.len()].fill(0);
+            }
+        }
     }
 
     /// Writes a range that lies within the device.
@@ -281,7 +302,7 @@ impl WriteDevice for MemoryDevice {
             self.counters.begin();
             let mut bytes = 0;
             for part in &parts {
-                self.copy_in(offset, part);
+                self.take_in(offset, part);
                 offset += part.len() as u64;
                 bytes += part.len();
             }
@@ -317,11 +338,7 @@ impl WriteDevice for MemoryDevice {
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
         range_within_all(self.size(), offset, len)
             .map_err(|kind| Error::trim(kind, &self.name, offset, len))?;
-        let mut at = offset;
-        for piece in page_parts(offset, whole).map(|(_, _, part)| part.len()) {
-            self.copy_in(at, &ZERO_PAGE[..piece]);
-            at += piece as u64;
-        }
+        self.clear(offset, whole);
         Ok(())
     }
 
@@ -385,6 +402,22 @@ mod tests {
         let device = MemoryDevice::from_bytes("m", &vec![7; 4 * PAGE_BYTES]);
         device.write(page, &vec![0; PAGE_BYTES]).expect("write");
         assert_eq!(device.allocated(), 3 * page);
+    }
+
+    #[test]
+    fn zeros_that_are_known_to_be_zeros_are_written_too() {
+        let page = PAGE_BYTES as u64;
+        let device = MemoryDevice::from_bytes("m", &vec![7; 4 * PAGE_BYTES]);
+        let fork = device.fork();
+        let zeros = Shared::from(AlignedBuf::zeroed(2 * PAGE_BYTES));
+        assert!(zeros.is_blank());
+        let write = (page - 10, vec![zeros.slice(0..PAGE_BYTES + 20)]);
+        assert!(crate::write_batch(&fork, vec![write]).iter().all(Result::is_ok));
+        let mut expected = vec![7; 4 * PAGE_BYTES];
+        expected[PAGE_BYTES - 10..2 * PAGE_BYTES + 10].fill(0);
+        let all = |device: &MemoryDevice| read_one(device, 0, 4 * PAGE_BYTES).expect("read");
+        assert_eq!((&all(&fork)[..], fork.allocated()), (&expected[..], 3 * page));
+        assert_eq!(&all(&device)[..], &vec![7; 4 * PAGE_BYTES][..]);
     }
 
     #[test]

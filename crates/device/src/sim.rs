@@ -456,7 +456,7 @@ impl Disk {
             Ok(_) => {
                 let mut at = offset;
                 for part in parts.iter() {
-                    self.contents.put(at, part);
+                    self.contents.take_in(at, part);
                     at += part.len() as u64;
                 }
                 *self.unflushed.lock() += len as u64;

@@ -26,6 +26,12 @@ impl Shared {
         Self::from(AlignedBuf::copy_of(bytes))
     }
 
+    /// Whether it is known to hold zeros only ([`AlignedBuf::is_blank`]).
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.buf.is_blank()
+    }
+
     /// The bytes of `range`, of the same memory.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use device::{AlignedBuf, Shared};
 use ondisk::blkptr::CryptParams;
-use ondisk::{Compression, Endian};
+use ondisk::{Checksum, Compression, Endian};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -67,8 +67,9 @@ pub struct Seal {
 pub struct Block {
     bytes: Arc<AlignedBuf>,
     endian: Endian,
-    /// Its fletcher-4, once it was computed: a block that is shared is written to many places.
-    fletcher4: OnceLock<[u64; 4]>,
+    /// Its checksum of one kind, once it was computed: a block that is shared is written to many
+    /// places.
+    sum: OnceLock<(Checksum, [u64; 4])>,
     /// The same compressed, when it came so.
     packed: Option<(Compression, Arc<[u8]>)>,
     /// The bytes are those that are stored, and no key is at hand to read them with.
@@ -79,13 +80,7 @@ impl Block {
     /// Takes bytes and the byte order of the machine that wrote them.
     #[must_use]
     pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
-        Self {
-            bytes: Arc::new(bytes),
-            endian,
-            fletcher4: OnceLock::new(),
-            packed: None,
-            seal: None,
-        }
+        Self { bytes: Arc::new(bytes), endian, sum: OnceLock::new(), packed: None, seal: None }
     }
 
     /// The bytes are a block as it was encrypted elsewhere: they are stored as they are.
@@ -120,16 +115,20 @@ impl Block {
         self.packed.as_ref().map(|(compression, packed)| (*compression, &**packed))
     }
 
-    /// Its fletcher-4, which `sum` computes if that was not done before.
-    pub(crate) fn fletcher4<E>(
+    /// Its checksum of a kind that the bytes alone decide, which `sum` computes if that was not
+    /// done before.
+    pub(crate) fn sum<E>(
         &self,
+        kind: Checksum,
         sum: impl FnOnce() -> Result<[u64; 4], E>,
     ) -> Result<[u64; 4], E> {
-        if let Some(known) = self.fletcher4.get() {
+        if let Some((_, known)) = self.sum.get().filter(|(known, _)| *known == kind) {
             return Ok(*known);
         }
         let sum = sum()?;
-        Ok(*self.fletcher4.get_or_init(|| sum))
+        // That of another kind stays.
+        let _ = self.sum.set((kind, sum));
+        Ok(sum)
     }
 
     /// Byte order of the machine that wrote the block.
@@ -152,7 +151,7 @@ impl Block {
 
     /// The bytes, to be changed. Copied first when they are being written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.fletcher4.take();
+        self.sum.take();
         self.packed = None;
         let bytes: &mut AlignedBuf = Arc::make_mut(&mut self.bytes);
         bytes
@@ -186,9 +185,12 @@ mod tests {
     #[test]
     fn a_block_that_was_changed_is_summed_and_compressed_again() {
         let block = Block::new(AlignedBuf::zeroed(512), Endian::Little);
-        let sum = |block: &Block, sum| block.fletcher4(|| Ok::<_, ()>([sum; 4]));
-        assert_eq!(block.fletcher4(|| Err(())), Err(()));
+        let kind = Checksum::FLETCHER_4;
+        let sum = |block: &Block, sum| block.sum(kind, || Ok::<_, ()>([sum; 4]));
+        assert_eq!(block.sum(kind, || Err(())), Err(()));
         assert_eq!((sum(&block, 1), sum(&block, 2)), (Ok([1; 4]), Ok([1; 4])));
+        let other = block.sum(Checksum::SHA256, || Ok::<_, ()>([5; 4]));
+        assert_eq!((other, sum(&block, 2)), (Ok([5; 4]), Ok([1; 4])));
         let mut block = block.packed_as(Compression::LZ4, &[1]);
         assert_eq!(block.packed(), Some((Compression::LZ4, &[1][..])));
         block.bytes_mut()[0] = 1;

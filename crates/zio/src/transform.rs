@@ -72,7 +72,9 @@ pub(crate) fn transform(
         let (bytes, crypt) = protect(spec, data, bytes, salts)?;
         let compute = || sum(checksum_kind, data.endian(), salted, &bytes);
         let sum = match (compression, checksum_kind, crypt) {
-            (Compression::OFF, Checksum::FLETCHER_4, None) => data.fletcher4(compute)?,
+            (Compression::OFF, Checksum::FLETCHER_4 | Checksum::SHA256, None) => {
+                data.sum(checksum_kind, compute)?
+            }
             (_, _, Some(CryptParts { mac: Some(_), .. })) => {
                 let digest = digest(checksum_kind, data.endian(), salted, &bytes)?;
                 let [a, b] = digest.truncated(algorithm_of(checksum_kind)?);
