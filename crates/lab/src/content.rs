@@ -1,7 +1,8 @@
 //! Blocks to write that compress as it is wanted.
 
+use engine::inside::codec::compress::{Algorithm, compress};
 use engine::inside::device::AlignedBuf;
-use engine::inside::ondisk::Endian;
+use engine::inside::ondisk::{Compression, Endian};
 use engine::inside::rt::{Rng, Xoshiro256};
 use engine::inside::zio::Block;
 use std::sync::Arc;
@@ -29,4 +30,17 @@ pub(crate) fn contents(record: u64, ratio: f64, rng: &mut Xoshiro256) -> Vec<Arc
         Arc::new(Block::new(bytes, Endian::Little))
     };
     (0..CONTENTS).map(block).collect()
+}
+
+/// The same blocks as they are stored with LZ4, which is done once and not whenever one of them is
+/// written: where compressing takes no time of a simulation, nothing else differs.
+pub(crate) fn packed(blocks: Vec<Arc<Block>>) -> Vec<Arc<Block>> {
+    let pack = |block: Arc<Block>| match compress(Algorithm::Lz4, &block) {
+        None => block,
+        Some(packed) => {
+            let copy = Block::new(AlignedBuf::copy_of(&block), block.endian());
+            Arc::new(copy.packed_as(Compression::LZ4, &packed))
+        }
+    };
+    blocks.into_iter().map(pack).collect()
 }

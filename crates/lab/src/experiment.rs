@@ -20,6 +20,8 @@ pub struct Experiment {
     pub seeds: u64,
     /// MiB of memory that a simulated seed takes, about.
     pub memory_mib: u64,
+    /// Seconds of a processor that a simulated seed takes, about.
+    pub seconds: u64,
     /// What it does with a device. In a pool it does no harm.
     pub on_device: OnDevice,
     /// Runs it.

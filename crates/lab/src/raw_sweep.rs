@@ -37,6 +37,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "hitachi-dk32ej36n",
     seeds: 5,
     memory_mib: 512,
+    seconds: 1,
     on_device: OnDevice::Writes,
     run,
 };

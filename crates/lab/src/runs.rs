@@ -1,9 +1,11 @@
 //! Several experiments, each with its seeds.
 //!
 //! Simulations do not know of each other, so those of all experiments run at the same time, as
-//! many as there are processors: when the last seeds of one are under way, the next one begins. One
-//! that needs more memory than is left waits, and smaller ones go first. On a disk or in a pool one
-//! follows the other.
+//! many as there are processors. Those that take longest begin first, so that none of them is alone
+//! in the end; one that needs more memory than is left waits, and smaller ones go first. The first
+//! seed of an experiment makes what all its seeds begin with ([`crate::images`]): while it does, a
+//! processor that would wait for it does something else, if there is anything. On a disk or in a
+//! pool one follows the other.
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Setting};
@@ -11,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::target::Target;
 use engine::Rt;
 use engine::inside::device::KeptMemory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// An experiment that is to run.
@@ -38,6 +40,11 @@ impl Job {
     fn memory(&self) -> u64 {
         let part = self.setting.scale.clamp(0.01, 1.0);
         ((self.experiment.memory_mib << 20) as f64 * part) as u64
+    }
+
+    /// Milliseconds that a seed takes.
+    fn milliseconds(&self) -> u64 {
+        (self.experiment.seconds as f64 * self.setting.scale * 1e3) as u64
     }
 }
 
@@ -71,8 +78,11 @@ pub fn run(
         queue.give_back(&run, outcome.as_ref().err().is_some());
         // Held while they are told, so that they come in order.
         let mut done = lock(&done);
-        for (job, outcomes) in queue.finished(&run, outcome?) {
-            jobs[job].setting.images.forget();
+        let complete = queue.finished(&run, outcome?);
+        if queue.has_ended(run.job) {
+            jobs[run.job].setting.images.forget();
+        }
+        for (job, outcomes) in complete {
             done(joined(&jobs[job], outcomes)?);
         }
         Ok(())
@@ -121,6 +131,9 @@ struct Queue {
 struct State {
     /// In the order in which they are to begin.
     waiting: Vec<OneRun>,
+    /// Jobs of which a run has begun, and the first ones while they are under way.
+    begun: BTreeSet<usize>,
+    first: Vec<OneRun>,
     /// Runs of each job that have not ended.
     missing: Vec<u64>,
     /// What jobs gave that were not told of, by number.
@@ -134,13 +147,28 @@ struct State {
     failed: bool,
 }
 
+impl State {
+    /// The place of the run that is to begin now; `None`: there is no memory for any.
+    fn next_run(&self) -> Option<usize> {
+        let left = self.memory.saturating_sub(self.taken);
+        let fits = |run: &OneRun| self.running == 0 || run.memory <= left;
+        let is_free = |run: &OneRun| self.first.iter().all(|first| first.job != run.job);
+        let place = |suits: &dyn Fn(&OneRun) -> bool| self.waiting.iter().position(suits);
+        place(&|run| fits(run) && is_free(run)).or_else(|| place(&fits))
+    }
+}
+
 impl Queue {
     fn new(jobs: &[Job], memory: u64) -> Self {
         let runs = jobs.iter().enumerate().flat_map(|(number, job)| {
             job.seeds().map(move |seed| OneRun { job: number, seed, memory: job.memory() })
         });
+        let mut waiting: Vec<OneRun> = runs.collect();
+        waiting.sort_by_key(|run| core::cmp::Reverse(jobs[run.job].milliseconds()));
         let state = State {
-            waiting: runs.collect(),
+            waiting,
+            begun: BTreeSet::new(),
+            first: Vec::new(),
             missing: jobs.iter().map(|job| job.seeds.max(1)).collect(),
             ended: BTreeMap::new(),
             next: 0,
@@ -160,12 +188,13 @@ impl Queue {
             if state.failed || state.waiting.is_empty() {
                 return None;
             }
-            let left = state.memory.saturating_sub(state.taken);
-            let alone = state.running == 0;
-            if let Some(at) = state.waiting.iter().position(|run| alone || run.memory <= left) {
+            if let Some(at) = state.next_run() {
                 let run = state.waiting.remove(at);
                 state.taken += run.memory;
                 state.running += 1;
+                if state.begun.insert(run.job) {
+                    state.first.push(run);
+                }
                 return Some(run);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -177,9 +206,15 @@ impl Queue {
         let mut state = lock(&self.state);
         state.taken -= run.memory;
         state.running -= 1;
+        state.first.retain(|first| first != run);
         state.failed |= failed;
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Whether no run of a job is missing.
+    fn has_ended(&self, job: usize) -> bool {
+        lock(&self.state).missing[job] == 0
     }
 
     /// Keeps what a run gave; the jobs that can be told of now, with what their seeds gave.
@@ -228,6 +263,7 @@ mod tests {
         preset: "nvme",
         seeds: 1,
         memory_mib: 1,
+        seconds: 1,
         on_device: crate::experiment::OnDevice::Reads,
         run: |_, setting| {
             // Later seeds end first.
@@ -259,6 +295,17 @@ mod tests {
         let jobs = [job(&FAILS, 2), job(&SMALL, 2)];
         let found = run(&Target::Sim(None), &jobs, &mut |_| ());
         assert_eq!(found.expect_err("fails").to_string(), "fails: always");
+    }
+
+    #[test]
+    fn the_longest_begins_and_another_one_while_its_first_seed_is_under_way() {
+        const LONG: Experiment = Experiment { name: "long", seconds: 10, ..SMALL };
+        let jobs = [job(&SMALL, 2), job(&LONG, 3)];
+        let queue = Queue::new(&jobs, u64::MAX);
+        let takes = || queue.take().map(|run| (run.job, run.seed));
+        assert_eq!([takes(), takes(), takes()], [Some((1, 1)), Some((0, 1)), Some((1, 2))]);
+        queue.give_back(&OneRun { job: 1, seed: 1, memory: 1 << 20 }, false);
+        assert_eq!([takes(), takes(), takes()], [Some((1, 3)), Some((0, 2)), None]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "seek-study",
     seeds: 5,
     memory_mib: 512,
+    seconds: 1,
     on_device: OnDevice::Reads,
     run,
 };

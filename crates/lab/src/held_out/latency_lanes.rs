@@ -40,6 +40,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "lanes-10ms",
     seeds: 5,
     memory_mib: 512,
+    seconds: 6,
     on_device: OnDevice::Nothing,
     run,
 };

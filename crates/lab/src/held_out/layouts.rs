@@ -39,6 +39,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "hdd-16t",
     seeds: 5,
     memory_mib: 2048,
+    seconds: 36,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -40,6 +40,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "hdd-16t",
     seeds: 5,
     memory_mib: 512,
+    seconds: 1,
     on_device: OnDevice::Nothing,
     run,
 };

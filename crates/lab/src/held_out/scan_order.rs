@@ -61,6 +61,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "hdd-16t",
     seeds: 1,
     memory_mib: 512,
+    seconds: 20,
     on_device: OnDevice::Nothing,
     run,
 };

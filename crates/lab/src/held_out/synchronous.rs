@@ -45,6 +45,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "sas-10k-100g",
     seeds: 1,
     memory_mib: 2048,
+    seconds: 50,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -44,6 +44,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "nvme",
     seeds: 1,
     memory_mib: 512,
+    seconds: 13,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -22,6 +22,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "nvme",
     seeds: 5,
     memory_mib: 512,
+    seconds: 1,
     on_device: OnDevice::Nothing,
     run,
 };

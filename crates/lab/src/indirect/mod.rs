@@ -48,6 +48,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "indirect-study",
     seeds: 1,
     memory_mib: 8192,
+    seconds: 110,
     on_device: OnDevice::MakesPool,
     run,
 };

@@ -19,7 +19,7 @@ use super::reads::disks;
 use super::rows::OVER;
 use super::world::{self, DATASET, FILE, Image, RECORD, Result};
 use super::{SHIFTS, kib};
-use crate::content::{CONTENTS, contents};
+use crate::content::{CONTENTS, contents, packed};
 use crate::disk::Preset;
 use crate::row::{Bound, Row};
 use engine::Filesystem;
@@ -121,8 +121,9 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
     let pool = world::create_pool(rt, &devices, case.compression)?;
     let bytes = (super::DISKS as u64 * DISK_BYTES) as f64 * case.compress_ratio;
     let most = (bytes * case.allocated_percent / 100.0) as u64 / RECORD;
-    let mut pen =
-        pen(&pool, most, Some(SHIFTS[size]), contents(RECORD, case.compress_ratio, &mut rng))?;
+    let contents = contents(RECORD, case.compress_ratio, &mut rng);
+    let contents = if case.compression == "lz4" { packed(contents) } else { contents };
+    let mut pen = pen(&pool, most, Some(SHIFTS[size]), contents)?;
     for first in (0..most).step_by(BATCH as usize) {
         if allocated_percent(&pool) >= case.allocated_percent {
             // What is not data fills the disks too.

@@ -46,6 +46,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "ddn-s2a9550-lun",
     seeds: 1,
     memory_mib: 512,
+    seconds: 16,
     on_device: OnDevice::MakesPool,
     run,
 };

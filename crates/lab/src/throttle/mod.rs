@@ -100,6 +100,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     preset: "x4500-sata",
     seeds: 1,
     memory_mib: 512,
+    seconds: 14,
     on_device: OnDevice::MakesPool,
     run: run_it,
 };
