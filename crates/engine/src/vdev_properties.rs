@@ -11,6 +11,9 @@ use ondisk::props::{self, Access, ValueKind, is_user_property};
 use pool::live::property_table;
 use pool::{Pool, PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
 
+/// "Not set", as a number.
+const NOT_SET: u64 = u64::MAX;
+
 /// A vdev that was named; the root is one too.
 pub struct NamedVdev<'v> {
     view: Option<&'v VdevView>,
@@ -75,6 +78,9 @@ pub fn vdev_properties(pool: &Pool, v: &NamedVdev<'_>) -> Vec<PoolProperty> {
         |p: &&props::PropertyDesc| p.is_visible() && (is_raidz || p.name != "raidz_expanding");
     for p in VDEV.iter().filter(applies) {
         let set = stored.as_ref().and_then(|t| t.get(p.name.as_bytes()).ok().flatten());
+        // A number may be set to what says that it is not set.
+        let is_set = |e: &ZapEntry| e.u64() != Some(NOT_SET) || p.default_number() != Some(NOT_SET);
+        let set = set.filter(is_set);
         let set = set.and_then(|e| match e.value_text() {
             Some(t) => Some(String::from_utf8_lossy(t).into_owned()),
             None => e.u64().map(|n| word(p, n)),
@@ -120,8 +126,7 @@ fn unset(config: Option<&VdevConfig>, p: &'static props::PropertyDesc) -> String
         "allocating" if config.is_some_and(|c| c.non_allocating) => "off".to_owned(),
         "allocating" if config.is_none_or(|c| c.ashift.is_none()) => dash(),
         _ => match p.default_number() {
-            // "Not set" is the largest number.
-            None | Some(u64::MAX) => dash(),
+            None | Some(NOT_SET) => dash(),
             Some(n) => word(p, n),
         },
     }

@@ -36,6 +36,7 @@ fn vdevs_have_properties_of_their_own() {
     assert_eq!(place.run("zpool set io_n=5 tank a").err, "");
     assert_eq!(get(&place, "io_n", "a"), "5\tlocal");
     place.ok("zpool set io_n=none tank a");
+    assert_eq!(get(&place, "io_n", "a"), "-\tdefault");
     let doing = "cannot set property for 'tank'";
     for (words, why) in [
         ("guid=1 tank a", "property 'guid' is readonly"),
@@ -50,6 +51,35 @@ fn vdevs_have_properties_of_their_own() {
     place.zdb_is_content("tank");
     place.ok("zpool import -d . tank");
     assert_eq!(get(&place, "comment", "root"), "of-root\tlocal");
+}
+
+/// And not the property that vdevs have, in a pool that is served and in one that is not.
+#[test]
+fn a_name_that_is_no_vdev_is_named() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let get = |words: &str| {
+        let output = place.command_here(&format!("zpool get -H -o name io_n {words}")).output();
+        let output = output.unwrap();
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code().unwrap(), out, err)
+    };
+    for is_served in [false, true] {
+        let server = is_served.then(|| place.serve("tank"));
+        let (code, out, err) = get("tank a nix");
+        has(
+            &err,
+            &["expected a list of vdevs in 'tank', but got: a (vdev in this pool), nix (unk"],
+        );
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert_eq!(get("tank a mirror-0").1, "a\nmirror-0\n");
+        has(&get("tank tank").2, &["invalid property 'io_n'"]);
+        if let Some(mut server) = server {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+    }
 }
 
 #[test]

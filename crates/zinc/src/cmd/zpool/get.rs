@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
-use crate::{json, known, ui};
+use crate::{found, json, known, ui};
 use engine::Pool;
 use engine::pools::{NamedVdev, PoolFacts, named_vdevs, vdev_properties};
 use engine::props;
 use engine::props::{POOL, VDEV};
 use std::process::ExitCode;
+use std::slice::from_ref;
 use views::pool_properties::{FIELDS, Fields, ShownPool, Style, Subject};
 use views::pool_properties::{full_name, table, to_json};
 
@@ -70,6 +71,8 @@ impl Verb for Args {
                 self.show(session, &[self.shown(pool, subjects)], true);
                 return Ok(ExitCode::SUCCESS);
             }
+            let is_vdev = |name: &String| named_vdevs(pool, &view, from_ref(name)).is_some();
+            self.check_pools(session, pool.name(), vdevs, &is_vdev)?;
         }
         self.check_names(&POOL)?;
         let look = |pool: &Pool| {
@@ -91,6 +94,34 @@ impl Args {
         }
         let servers = Server::all_in(session, &self.pool.search)?;
         Ok(self.names.iter().all(|name| servers.iter().any(|s| s.is_called(name))))
+    }
+
+    /// What is behind the name of a pool, and is not all vdevs of it, is all pools.
+    fn check_pools(
+        &self,
+        session: &Session,
+        pool: &str,
+        names: &[String],
+        is_vdev: &dyn Fn(&String) -> bool,
+    ) -> Result<(), Failure> {
+        let servers = Server::all_in(session, &self.pool.search)?;
+        let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
+        let others = found::all(session, &self.pool.search, &served)?;
+        let is_pool = |name: &String| {
+            servers.iter().any(|server| server.is_called(name))
+                || others.iter().flatten().any(|found| found.is_called(name))
+        };
+        if names.iter().all(is_pool) {
+            return Ok(());
+        }
+        let described = names.iter().map(|name| match name {
+            name if is_vdev(name) => format!("{name} (vdev in this pool)"),
+            name if is_pool(name) => format!("{name} (pool)"),
+            name => format!("{name} (unknown)"),
+        });
+        let described = described.collect::<Vec<_>>().join(", ");
+        let what = format!("expected a list of vdevs in '{pool}', but got: {described}");
+        Err(Failure::usage(what).hint("`zinc zpool status POOL` shows the names of the vdevs"))
     }
 
     fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> ShownPool {
