@@ -17,6 +17,8 @@ mod draid;
 mod evacuate;
 #[path = "topology/expand.rs"]
 mod expand;
+#[path = "topology/half_written.rs"]
+mod half_written;
 #[path = "topology/locked_logs.rs"]
 mod locked_logs;
 #[path = "topology/promises.rs"]

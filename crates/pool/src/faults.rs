@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::{Fault, FaultKind};
 use zio::Place;
 
@@ -113,10 +112,18 @@ pub struct Repaired {
 /// Collects the faults of an open pool.
 #[derive(Debug, Default)]
 pub struct FaultLog {
-    count: AtomicU64,
-    kept: Mutex<BTreeMap<Place, Vec<Fault>>>,
+    kept: Mutex<ReadInSpite>,
     lost: Mutex<Lost>,
     bad: BadCopies,
+}
+
+/// Blocks that were read in spite of faults.
+#[derive(Debug, Default)]
+struct ReadInSpite {
+    /// How often that was.
+    count: u64,
+    /// How often each of those was that are kept, and its faults.
+    blocks: BTreeMap<Place, (u64, Vec<Fault>)>,
 }
 
 /// Blocks that readers did not get.
@@ -134,21 +141,34 @@ impl FaultLog {
     /// Blocks that were read in spite of faults, so far.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        self.kept.lock().count
     }
 
     /// Starts again: the administrator has seen them.
     pub(crate) fn forget(&self) {
-        self.kept.lock().clear();
-        self.count.store(0, Ordering::Relaxed);
+        *self.kept.lock() = ReadInSpite::default();
         *self.bad.done.lock() = ReadRepairs::default();
+    }
+
+    /// Forgets what devices did wrong that are not among these, by guid: they have left the pool.
+    pub(crate) fn forget_all_but(&self, devices: &BTreeSet<u64>) {
+        let mut kept = self.kept.lock();
+        let mut gone = 0;
+        kept.blocks.retain(|_, (times, faults)| {
+            faults.retain(|fault| devices.contains(&fault.guid));
+            gone += if faults.is_empty() { *times } else { 0 };
+            !faults.is_empty()
+        });
+        // Those that are not kept are of the same devices, as far as is known.
+        kept.count = if kept.blocks.is_empty() { 0 } else { kept.count.saturating_sub(gone) };
     }
 
     /// The kept ones, in order of place.
     #[must_use]
     pub fn repaired(&self) -> Vec<Repaired> {
         let kept = self.kept.lock();
-        kept.iter().map(|(p, f)| Repaired { place: *p, faults: f.clone() }).collect()
+        let repaired = kept.blocks.iter();
+        repaired.map(|(p, (_, f))| Repaired { place: *p, faults: f.clone() }).collect()
     }
 
     /// Blocks with bad copies are not kept any more.
@@ -270,11 +290,21 @@ impl FaultLog {
 
 impl FaultSink for FaultLog {
     fn repaired(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.keep_if_bad(place, bp, faults);
+        // The power may have failed while a block of a log was on some of the devices only.
+        let is_fault =
+            |f: &&Fault| place.level != Place::LEVEL_ZIL || matches!(f.kind, FaultKind::Io(_));
+        let faults: Vec<Fault> = faults.iter().filter(is_fault).cloned().collect();
+        if faults.is_empty() {
+            return;
+        }
+        self.keep_if_bad(place, bp, &faults);
         let mut kept = self.kept.lock();
-        if kept.len() < FAULTS_KEPT {
-            kept.insert(place, faults.to_vec());
+        kept.count += 1;
+        let is_full = kept.blocks.len() >= FAULTS_KEPT;
+        match kept.blocks.get_mut(&place) {
+            Some((times, before)) => (*times, *before) = (*times + 1, faults),
+            None if is_full => {}
+            None => _ = kept.blocks.insert(place, (1, faults)),
         }
     }
 
@@ -342,6 +372,36 @@ mod tests {
         log.forget_bad();
         meet(&log, place, &bp, &[fault(FaultKind::Checksum)]);
         assert!(!log.has_bad());
+    }
+
+    #[test]
+    fn what_of_a_log_is_on_some_devices_only_is_no_fault() {
+        let log = FaultLog::default();
+        let (place, bp) = block(1);
+        let of_log = Place { level: Place::LEVEL_ZIL, ..place };
+        meet(&log, of_log, &bp, &[fault(FaultKind::Missing), fault(FaultKind::Checksum)]);
+        assert_eq!((log.count(), log.repaired().len()), (0, 0));
+        let failed = fault(error(device::ErrorKind::Io { errno: 5 }));
+        meet(&log, of_log, &bp, &[failed, fault(FaultKind::Checksum)]);
+        assert_eq!((log.count(), log.repaired()[0].faults.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_devices_did_is_forgotten_when_they_leave() {
+        let log = FaultLog::default();
+        let of = |guid| Fault { guid, ..fault(FaultKind::Checksum) };
+        let (one, two, both) = (block(1), block(2), block(3));
+        for _ in 0..3 {
+            meet(&log, one.0, &one.1, &[of(1)]);
+        }
+        meet(&log, two.0, &two.1, &[of(2)]);
+        meet(&log, both.0, &both.1, &[of(1), of(2)]);
+        assert_eq!(log.count(), 5);
+        log.forget_all_but(&BTreeSet::from([2, 3]));
+        let left: Vec<_> = log.repaired().into_iter().map(|r| (r.place, r.faults.len())).collect();
+        assert_eq!((log.count(), left), (2, vec![(two.0, 1), (both.0, 1)]));
+        log.forget_all_but(&BTreeSet::from([3]));
+        assert_eq!((log.count(), log.repaired().len()), (0, 0));
     }
 
     #[test]

@@ -340,9 +340,9 @@ impl VdevTree {
                     let harmless = matches!(kind, FaultKind::Missing | FaultKind::Stale);
                     if judging.all || !harmless {
                         let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
-                        // Bytes where nothing may ever have been written are no error.
-                        let may_be_none = block.is_none() && req.speculative;
-                        if judging.counts && (matches!(kind, FaultKind::Io(_)) || !may_be_none) {
+                        // Bytes where the block may never have been written are no error.
+                        let is_error = matches!(kind, FaultKind::Io(_)) || !req.speculative;
+                        if judging.counts && is_error {
                             count(node, &kind);
                         }
                         faults.push(copy_fault((h.piece.vdev, node), copy, kind, block.is_some()));

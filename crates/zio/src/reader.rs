@@ -160,8 +160,8 @@ impl Reader {
     pub fn read_many(&self, requests: &[Request<'_>]) -> Vec<Outcome> {
         probes::fire!(read__start, requests.len() as u64);
         let scope = requests.first().map_or(Scope::Data, |r| r.scope);
-        let bps: Vec<&BlkPtr> = requests.iter().map(|r| r.bp).collect();
-        let early = self.first_copies(&bps, scope, None);
+        let blocks: Vec<_> = requests.iter().map(|r| (r.bp, r.place)).collect();
+        let early = self.first_copies(&blocks, scope, None);
         let finish = |(r, early): (&Request<'_>, _)| {
             let out = self.finish(r, early);
             probes::fire!(read__done, r.bp.lsize(), u64::from(out.block.is_err()));
@@ -174,29 +174,30 @@ impl Reader {
     /// submission. They are counted as `whole`, when they are parts of it.
     fn first_copies(
         &self,
-        bps: &[&BlkPtr],
+        blocks: &[(&BlkPtr, Place)],
         scope: Scope,
         whole: Option<&BlkPtr>,
     ) -> Vec<Option<BlockResult>> {
-        let firsts: Vec<_> = bps.iter().map(|bp| self.first_copy(bp)).collect();
+        let firsts: Vec<_> = blocks.iter().map(|(bp, _)| self.first_copy(bp)).collect();
         let checks: Vec<_> = firsts
             .iter()
             .flatten()
             .map(|(_, check)| move |b: &[u8]| self.holds(check, b))
             .collect();
-        let there = || bps.iter().zip(&firsts).filter_map(|(bp, f)| Some((bp, f.as_ref()?.0)));
-        let read = |((bp, dva), check): ((&&BlkPtr, Dva), _)| {
-            let read = block_read(bp, dva, check);
+        let there = || blocks.iter().zip(&firsts).filter_map(|(b, f)| Some((b, f.as_ref()?.0)));
+        let read = |((bp, place), dva): (&(&BlkPtr, Place), Dva), check| {
+            let read = block_read((bp, *place), dva, check);
             self.stats.read(whole.unwrap_or(bp), read.size);
             read
         };
         let batch: Vec<_> =
-            there().zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
+            there().zip(&checks).map(|((block, dva), c)| read((block, dva), c as _)).collect();
         let reading = self.stages.begin(batch.iter().map(|read| read.size as usize).sum());
         let mut first = self.vdevs().read_batch(batch, scope).into_iter();
         if let Some(waited) = reading.map(|reading| self.stages.end(reading)) {
-            there()
-                .for_each(|(bp, dva)| self.took(whole.unwrap_or(bp), read_size(bp, dva), waited));
+            there().for_each(|((bp, _), dva)| {
+                self.took(whole.unwrap_or(bp), read_size(bp, dva), waited);
+            });
         }
         firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
     }
@@ -299,7 +300,7 @@ impl Reader {
         let result = match early {
             Some(result) => result,
             None => {
-                let read = block_read(bp, dva, verify);
+                let read = block_read((bp, r.place), dva, verify);
                 let size = read.size;
                 self.stats.read(r.bp, size);
                 let reading = self.stages.begin(size as usize);
@@ -329,9 +330,10 @@ impl Reader {
         let check = |b: &[u8]| self.is_gang_header(bp, b);
         let header = self.copy(r, (bp, dva), early, &check, faults).ok_or(ErrorKind::Unreadable)?;
         let header = GangHeader::decode(&header, bp.byteorder()).map_err(|_| ErrorKind::Gang)?;
-        let parts: Vec<&BlkPtr> = header.parts.iter().filter(|p| !p.is_hole()).collect();
+        let parts = header.parts.iter().filter(|p| !p.is_hole());
+        let parts: Vec<_> = parts.map(|part| (part, r.place)).collect();
         let mut sum = 0u64;
-        for part in &parts {
+        for (part, _) in &parts {
             sane(part)?;
             sum = sum.saturating_add(part.psize());
         }
@@ -342,7 +344,8 @@ impl Reader {
         let total = usize::try_from(sum).map_err(|_| ErrorKind::Gang)?;
         let mut out = AlignedBuf::try_zeroed(total).ok_or(ErrorKind::OutOfMemory)?;
         let mut at = 0usize;
-        for (part, early) in parts.iter().zip(self.first_copies(&parts, r.scope, Some(r.bp))) {
+        let early = self.first_copies(&parts, r.scope, Some(r.bp));
+        for ((part, _), early) in parts.iter().zip(early) {
             let bytes = self.gang_part(r, part, early, depth, faults)?;
             let end = at.checked_add(bytes.len()).ok_or(ErrorKind::Gang)?;
             out.get_mut(at..end).ok_or(ErrorKind::Gang)?.copy_from_slice(&bytes);
@@ -419,13 +422,14 @@ fn is_gang_header(bp: &BlkPtr, header: &[u8]) -> bool {
 
 /// How the copy of a block at one address, or the gang header there, is read.
 fn block_read<'a>(
-    bp: &BlkPtr,
+    (bp, place): (&BlkPtr, Place),
     dva: Dva,
     verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
 ) -> BlockRead<'a> {
     let (size, birth) = (read_size(bp, dva), bp.physical_birth());
-    // A log ends at a block that was never written.
-    let speculative = bp.dmu_type() == ondisk::DmuType::INTENT_LOG;
+    // A log ends at a block that was never written, and the power may have failed while its last
+    // blocks, and those of data that they name, were on some of the devices only.
+    let speculative = place.level == Place::LEVEL_ZIL;
     BlockRead { dva, size, birth, verify, speculative }
 }
 

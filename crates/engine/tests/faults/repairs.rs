@@ -443,6 +443,27 @@ fn what_is_repaired_counts_once() {
     });
 }
 
+/// What a device did wrong is no concern of a pool that it has left.
+#[test]
+fn what_was_met_on_a_device_is_forgotten_when_it_leaves() {
+    let mut bench = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
+    let (pool, file) = with_a_file(&mut bench, 467);
+    pool.sync().unwrap();
+    data_blocks(pool.view()).iter().for_each(|block| rot(&bench, 0, block.at));
+    read_file(&pool, file, 467);
+    pool.wait_for_read_repairs();
+    let met = || (pool.view().faults().count(), pool.view().faults().repaired().len());
+    assert!(met() > (4, 4), "{:?}", met());
+    let old = pool.view().vdevs().leaves().next().unwrap().guid();
+    let new = bench.extra();
+    pool.replace(old, &bench.leaf(new), bench.write_ref(new)).unwrap();
+    assert!(met() > (4, 4), "it is still there: {:?}", met());
+    pool.wait_for_scan().unwrap();
+    assert!(pool.view().vdevs().leaves().all(|leaf| leaf.guid() != old));
+    assert_eq!(met(), (0, 0));
+    pool.export().unwrap();
+}
+
 /// A leaf does not take what is written: that is an error of it, and a resilver brings it.
 #[test]
 fn a_repair_that_is_refused_is_a_write_error() {

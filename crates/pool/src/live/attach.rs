@@ -126,6 +126,7 @@ impl TaskCx<'_> {
     pub(super) fn put_tree(&self, root: VdevConfig, next: VdevTree) {
         self.touch();
         self.shared.reader.set_vdevs(next);
+        self.shared.block_faults.forget_all_but(&root.walk().map(|v| v.guid).collect());
         let mut config = self.shared.config.lock();
         (config.root, config.dirty) = (root, true);
     }

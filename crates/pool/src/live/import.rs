@@ -487,7 +487,7 @@ fn assemble(
     reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
     let (name, written) = names(reading, options);
-    let mut claims = claims(reading, &alloc)?;
+    let mut claims = claims(reading, &alloc, &reader)?;
     claims.iter_mut().for_each(|claim| claim.rename(reading.name(), &name));
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));

@@ -31,8 +31,13 @@ use dsl::Dataset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
 use std::sync::Arc;
+use vdev::Heal;
 use zil::{Log, LogEnd, is_locked};
+use zio::{Place, Reader};
 use zpl::replay::{self, IntoPool, Refusal, ReplayReport, Settings};
+
+/// Blocks of a log that are in memory at the same time to be made whole.
+const COMPLETED_AT_ONCE: usize = 64;
 
 /// A log that is not empty.
 pub(in super::super) struct Claim {
@@ -123,8 +128,12 @@ pub(in super::super) fn why_not_replayed(
 }
 
 /// The logs of a pool that are not empty, after what no space map knows of them was taken from the
-/// free space of `alloc`.
-pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Claim>> {
+/// free space of `alloc`. Those that have to wait for a key are made whole by `reader`.
+pub(in super::super) fn claims(
+    pool: &Pool,
+    alloc: &Allocator,
+    reader: &Reader,
+) -> Result<Vec<Claim>> {
     let txg = pool.uberblock().txg + 1;
     let mut out = Vec::new();
     for (name, objset) in readable_heads(pool) {
@@ -148,9 +157,26 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
         for bp in &blocks {
             alloc.claim(bp, txg).map_err(|what| Error::Inconsistent { what })?;
         }
+        if is_locked(&objset) {
+            complete(&objset, &log, txg, reader);
+        }
         out.push(Claim { name, header: Some(claimed(&log, txg)), txg });
     }
     Ok(out)
+}
+
+/// The power may have failed while the last blocks of a log were on some devices only. All are to
+/// have them if the log, which is claimed in `txg`, is not replayed at once. No device is to blame,
+/// so no error is counted.
+fn complete(objset: &Objset, log: &Log, txg: u64, reader: &Reader) {
+    let place = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: 0 };
+    let records = log.blocks.iter().flat_map(|b| &b.records);
+    let data = records.filter_map(|record| claimed_block(record, txg));
+    let all: Vec<_> = log.blocks.iter().map(|b| b.bp).chain(data).map(|bp| (bp, place)).collect();
+    for some in all.chunks(COMPLETED_AT_ONCE) {
+        // What cannot be had, or is not taken, is met again where it matters.
+        drop(reader.heal_many(some, Heal::Met));
+    }
 }
 
 /// The datasets whose logs no import has claimed.
