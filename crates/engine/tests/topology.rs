@@ -359,6 +359,30 @@ fn leaves_that_were_away_are_brought_what_they_missed() {
     });
 }
 
+/// The others have written over all uberblocks by then that it had in common with them: that it
+/// stood still is known from its log.
+#[test]
+fn a_leaf_that_was_away_for_longer_than_rings_reach_comes_back() {
+    scenarios((450..).zip([Shape::Mirror, Shape::Raidz1]), |steps, shape| {
+        let mut run = run(steps, shape, 30);
+        run.without(vec![0]);
+        let before = run.pool().last_synced();
+        let mut n = 0;
+        while run.pool().last_synced() < before + 40 {
+            n += 1;
+            let comment = engine::live::StoredPropertyValue::Text(format!("{n}"));
+            run.pool().set_pool_property("comment", comment).unwrap();
+            run.step();
+        }
+        run.without(Vec::new());
+        assert_eq!(state(run.pool(), 0), VdevState::Online, "{shape:?}");
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()), "{shape:?}");
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    });
+}
+
 #[test]
 fn a_leaf_is_taken_out_and_brought_back_while_the_pool_is_worked_with() {
     scenarios((500..).zip(REDUNDANT), |steps, shape| {

@@ -33,6 +33,7 @@
 //! txg at the same second, and then nothing else tells whose state it is.
 
 use crate::assemble::Candidate;
+use crate::dtl::DirtyTimeLogs;
 use crate::uberblocks::{self, FoundUberblock};
 use ondisk::BlkPtr;
 use ondisk::config::VdevConfig;
@@ -111,12 +112,13 @@ impl LeafHistory {
             _ => common,
         };
         let txgs = last.saturating_sub(since).max(1);
-        let has_changes = own >= OWN_CHANGES;
         was_away.then_some(MissedWrites {
             txgs,
             last,
-            has_own: own > 0 || common == 0,
-            has_changes,
+            newest: self.newest().map(|(txg, _)| txg),
+            has_own: own > 0,
+            has_common: common > 0,
+            has_changes: own >= OWN_CHANGES,
         })
     }
 }
@@ -127,17 +129,27 @@ struct MissedWrites {
     txgs: u64,
     /// The newest one of the others.
     last: u64,
-    /// It was written without the others, or nothing is known in common: what it gave up meanwhile
-    /// may have been written over, whatever its age.
+    /// Txg of its own last round.
+    newest: Option<u64>,
+    /// It was written without the others: what it gave up meanwhile may have been written over,
+    /// whatever its age.
     has_own: bool,
+    /// It has a round in common with the others.
+    has_common: bool,
     /// It holds changes that the others lack: to bring it up to date would be to lose them.
     has_changes: bool,
 }
 
 impl MissedWrites {
-    /// Births of blocks that it may not have.
-    fn missed(&self) -> Txgs {
-        let first = if self.has_own { 1 } else { self.last - self.txgs.min(self.last) + 1 };
+    /// Births of blocks that it may not have; `log` is what the pool has written down of that. A
+    /// device that came after this one had left has no round in common with it, and neither has one
+    /// that has written over its whole ring since. When the log begins behind the last round of
+    /// this one, it has stood still all the same.
+    fn missed(&self, log: Option<&Txgs>) -> Txgs {
+        let begins = log.and_then(Txgs::bounds).map(|(first, _)| first);
+        let is_logged = || self.newest.is_some_and(|last| begins.is_some_and(|first| last < first));
+        let has_stood_still = !self.has_own && (self.has_common || is_logged());
+        let first = if has_stood_still { self.last - self.txgs.min(self.last) + 1 } else { 1 };
         std::iter::once(first..=self.last).collect()
     }
 }
@@ -155,9 +167,16 @@ impl Candidate {
         self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.txgs)).collect()
     }
 
-    /// The txgs that such devices may have missed, by guid.
-    pub(crate) fn absences(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Txgs> {
-        self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.missed())).collect()
+    /// The txgs that such devices may have missed, by guid; `logs` are what the pool has written
+    /// down of that.
+    pub(crate) fn absences(
+        &self,
+        tree: &VdevConfig,
+        txg: u64,
+        logs: &DirtyTimeLogs,
+    ) -> BTreeMap<u64, Txgs> {
+        let away = self.away(tree, txg).into_iter();
+        away.map(|(guid, away)| (guid, away.missed(logs.get(&guid)))).collect()
     }
 
     /// Devices of `tree` that were written without those that hold the state of txg `txg`, and
@@ -274,9 +293,26 @@ mod tests {
         let best = of(6, &[4, 5, 6, 7, 8]);
         assert_eq!(alone(6, &[4, 5, 6, 7], 6).behind(&best), Some(3));
         assert_eq!(alone(6, &[4, 5, 6, 7, 8], 6).behind(&best), Some(3));
-        let missed = |w: &LeafHistory| w.away(&best, false).unwrap().missed().bounds();
+        let missed = |w: &LeafHistory| w.away(&best, false).unwrap().missed(None).bounds();
         assert_eq!(missed(&alone(6, &[4, 5, 6, 7], 6)), Some((1, 8)));
         assert_eq!(missed(&of(3, &[4, 5])), Some((6, 8)), "it only stood still");
+    }
+
+    /// The other came when it had left: only the log of the pool tells that it was there before.
+    #[test]
+    fn one_without_a_round_in_common_has_stood_still_when_its_log_says_so() {
+        let best = of(20, &[20, 21, 22]);
+        let missed = |w: &LeafHistory, from: u64| {
+            let log: Txgs = std::iter::once(from..=22).collect();
+            w.away(&best, false).unwrap().missed(Some(&log)).bounds()
+        };
+        let left = of(9, &[8, 9, 10]);
+        assert_eq!(left.away(&best, false).unwrap().missed(None).bounds(), Some((1, 22)));
+        assert_eq!(missed(&left, 11), Some((11, 22)));
+        assert_eq!(missed(&left, 13), Some((11, 22)), "an older state of it");
+        assert_eq!(missed(&left, 10), Some((1, 22)), "it has a round that it has missed");
+        let alone = alone(21, &[8, 9, 10, 20, 21], 20);
+        assert_eq!(missed(&alone, 11), Some((1, 22)), "it was written without the others");
     }
 
     #[test]

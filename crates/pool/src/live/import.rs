@@ -460,7 +460,9 @@ fn assemble(
     devices: &Devices,
 ) -> Result<LivePool> {
     let (config, candidate) = (reading.config(), reading.candidate());
-    let (behind, absences) = (candidate.behind(&root, state), candidate.absences(&root, state));
+    let logs = super::leaves::logs_of(reading.mos(), &root);
+    let behind = candidate.behind(&root, state);
+    let absences = candidate.absences(&root, state, &logs);
     let mut leaf =
         |c: &VdevConfig| leaf_open(c, devices, &absences, &behind, is_of_log(&root, c.guid));
     let invalid = |e: vdev::BuildError| Error::Inconsistent { what: e.to_string() };
@@ -501,7 +503,6 @@ fn assemble(
     };
     let object =
         dmu::Zap::open(&mos.objects.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
-    let logs = super::leaves::logs_of(&mos.objects, &root);
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
