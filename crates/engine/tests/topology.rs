@@ -36,6 +36,8 @@ mod replace;
 mod retry;
 #[path = "topology/scrubs.rs"]
 mod scrubs;
+#[path = "topology/spares.rs"]
+mod spares;
 #[path = "topology/split.rs"]
 mod split;
 #[path = "topology/suspended.rs"]

@@ -358,6 +358,12 @@ impl VdevConfig {
     pub fn find(&self, guid: u64) -> Option<&VdevConfig> {
         self.walk().find(|v| v.guid == guid)
     }
+
+    /// It is out of use because the administrator said that it failed, and not for its errors.
+    #[must_use]
+    pub fn is_faulted_by_hand(&self) -> bool {
+        self.faulted && self.aux_state.as_deref() == Some("external")
+    }
 }
 
 fn no_children() -> NvValue {

@@ -46,6 +46,8 @@ pub enum Obstacle {
     Dedup,
     /// The last writer was a big-endian machine.
     BigEndian,
+    /// Without these devices, which are there and out of use, it has too few; each with the reason.
+    OutOfUse(Vec<String>),
     /// Something had to be gone without to open it, so not all is known.
     Salvaged(String),
 }
@@ -75,6 +77,10 @@ impl fmt::Display for Obstacle {
             }
             Self::Dedup => f.write_str("it has deduplicated blocks"),
             Self::BigEndian => f.write_str("it was last written by a big-endian machine"),
+            Self::OutOfUse(devices) => {
+                let devices = devices.join(", ");
+                write!(f, "too few devices without those that are out of use: {devices}")
+            }
             Self::Salvaged(what) => write!(f, "it could not be read completely: {what}"),
         }
     }

@@ -83,10 +83,7 @@ impl LeafOpen {
     pub fn by_config(config: &VdevConfig, device: Option<DeviceRef>) -> Self {
         match device {
             _ if config.offline => Self::Offline,
-            // Its errors are "err_exceeded".
-            _ if config.faulted && config.aux_state.as_deref() == Some("external") => {
-                Self::FaultedByHand
-            }
+            _ if config.is_faulted_by_hand() => Self::FaultedByHand,
             _ if config.faulted => Self::Faulted,
             _ if config.removed => Self::Removed,
             None => Self::Missing,

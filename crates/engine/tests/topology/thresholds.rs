@@ -21,7 +21,7 @@ fn top(pool: &LivePool) -> u64 {
 }
 
 /// Scrubs with a fault of a leaf until it has this number of errors.
-fn scrub_until(pool: &LivePool, bench: &Bench, leaf: usize, fault: Fault, want: u64) {
+pub(super) fn scrub_until(pool: &LivePool, bench: &Bench, leaf: usize, fault: Fault, want: u64) {
     bench.faults[leaf].add(fault);
     for _ in 0..20 {
         pool.scrub().unwrap();

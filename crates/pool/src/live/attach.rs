@@ -27,7 +27,7 @@ use super::LivePool;
 use super::config::{Builder, FIRST_TXG, VdevSpec};
 use super::config_edit::{AttachKind, bad, parent_of, top_of, with_child, without_child};
 use super::create::{DEVICE_MIN, guid_from, new_vdev_zap, set_member};
-use super::leaves::is_out_of_use;
+use super::leaves::needs_spare;
 use super::shared::{Shared, TXGS_ALIVE, TaskCx};
 use super::vdevs::aux_label;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub(super) struct NewChild {
     pub(super) path: String,
     pub(super) what: NewChildKind,
     pub(super) resilver: ResilverKind,
-    /// It comes only if the leaf that it is put beside is still out of use then.
+    /// It comes only if the leaf that it is put beside still needs a spare then.
     pub(super) only_for_failed: bool,
 }
 
@@ -123,6 +123,7 @@ impl TaskCx<'_> {
         Ok(())
     }
 
+    /// The pool has these vdevs from now on. What others did wrong is no concern of it any more.
     pub(super) fn put_tree(&self, root: VdevConfig, next: VdevTree) {
         self.touch();
         self.shared.reader.set_vdevs(next);
@@ -203,7 +204,7 @@ impl Shared {
             let shared = cx.shared;
             shared.check_no_other(side.resilver)?;
             let root = shared.config.lock().root.clone();
-            if side.only_for_failed && !is_out_of_use(&shared.reader.vdevs(), leaf) {
+            if side.only_for_failed && !needs_spare(&shared.reader.vdevs(), leaf) {
                 return Err(shared.refused(DeviceFault::BackInUse));
             }
             let mut new = side.config(cx.tx.txg());

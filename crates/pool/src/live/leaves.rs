@@ -37,6 +37,14 @@ pub(super) fn is_out_of_use(tree: &VdevTree, leaf: u64) -> bool {
     leaves.any(|l| l.writer().is_none() || failed.contains(&l.state()))
 }
 
+/// Whether a spare is to stand in for a leaf: it is not used, or is so in spite of its errors.
+pub(super) fn needs_spare(tree: &VdevTree, leaf: u64) -> bool {
+    let is_doubtful = |l: NodeRef<'_>| {
+        l.guid() == leaf && l.state() == VdevState::Degraded && l.reason() == Reason::TooManyErrors
+    };
+    is_out_of_use(tree, leaf) || tree.leaves().any(is_doubtful)
+}
+
 impl Shared {
     /// The MOS says of every leaf what it missed and whether it is used.
     pub(super) fn are_leaves_recorded(&self) -> bool {
@@ -141,25 +149,31 @@ fn mark(leaf: &mut VdevConfig, node: NodeRef<'_>) -> ondisk::Result<bool> {
     Ok(true)
 }
 
-/// Forgets what was decided of a leaf, but for the administrator's own word.
+/// Forgets what was decided of a leaf, but for its being taken offline.
 pub(super) fn unmark(leaf: &mut VdevConfig) -> ondisk::Result<()> {
     unset(leaf, &["faulted", "degraded", "removed", "aux_state", "not_present"])
 }
 
-/// Says of every leaf below `vdev` whether it was found. What was decided of leaves before the pool
-/// was exported does not count any more: they may stand in another machine now. The depth of a
-/// configuration is bounded.
+/// Says of every leaf below `vdev` whether it was found. What errors decided of leaves before the
+/// pool was exported does not count any more: they may stand in another machine now. What the
+/// administrator said of them does. The depth of a configuration is bounded.
 pub(super) fn mark_found(
     vdev: &mut VdevConfig,
     found: &dyn Fn(&u64) -> bool,
     was_exported: bool,
 ) -> ondisk::Result<()> {
+    let was_doubtful =
+        vdev.kind == VdevKind::Spare && vdev.children.first().is_some_and(|own| own.degraded);
     vdev.children.iter_mut().try_for_each(|child| mark_found(child, found, was_exported))?;
+    // The spare of one that is not in doubt any more is given back.
+    if let Some(own) = vdev.children.first_mut().filter(|own| was_doubtful && !own.degraded) {
+        set_u64(own, "unspare", 1)?;
+    }
     if !matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
         return Ok(());
     }
     match found(&vdev.guid) {
-        true if was_exported => unmark(vdev),
+        true if was_exported && !vdev.is_faulted_by_hand() => unmark(vdev),
         // It was pulled out, and is back.
         true if vdev.removed => unset(vdev, &["removed", "not_present"]),
         true if vdev.not_present => unset(vdev, &["not_present"]),

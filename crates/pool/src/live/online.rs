@@ -113,6 +113,19 @@ pub(super) fn change_leaf(
     vdev.children.iter_mut().try_for_each(|child| change_leaf(child, guid, change))
 }
 
+/// The spare that stands in for a leaf goes when the leaf has all; whether there is one.
+fn relieve_spare(root: &mut VdevConfig, guid: u64) -> Result<bool> {
+    if parent_of(root, guid).is_none_or(|v| v.kind != VdevKind::Spare) {
+        return Ok(false);
+    }
+    let relieved = |leaf: &mut VdevConfig| match leaf.is_spare {
+        true => Ok(()),
+        false => set_u64(leaf, "unspare", 1),
+    };
+    change_leaf(root, guid, &relieved).map_err(|e| bad(&e))?;
+    Ok(true)
+}
+
 impl Shared {
     /// From now on the tree has this for a leaf, and its configuration is changed like this; the
     /// labels of all leaves will say so. A spare that stands in for a leaf that comes back goes
@@ -129,13 +142,8 @@ impl Shared {
             let mut root = shared.config.lock().root.clone();
             change_leaf(&mut root, guid, &change).map_err(|e| bad(&e))?;
             // Only here is it known: a spare may just have been taken.
-            let is_spared = parent_of(&root, guid).is_some_and(|v| v.kind == VdevKind::Spare);
-            if wants_writer && is_spared {
-                let relieved = |leaf: &mut VdevConfig| match leaf.is_spare {
-                    true => Ok(()),
-                    false => set_u64(leaf, "unspare", 1),
-                };
-                change_leaf(&mut root, guid, &relieved).map_err(|e| bad(&e))?;
+            if wants_writer {
+                relieve_spare(&mut root, guid)?;
             }
             // A resilver that is under way passes it over meanwhile.
             let unmarked = |leaf: &mut VdevConfig| unset(leaf, &[RESILVER_TXG]);
@@ -547,15 +555,17 @@ impl LivePool {
     /// Forgets the errors of a vdev and of those below, or of all, and then also which blocks were
     /// read in spite of damage. Leaves that are out of use for errors are not brought back by this.
     /// One whose file was cut short and has its size again is like any other from then on, and a
-    /// scrub finds what was lost with its end.
+    /// scrub finds what was lost with its end. A spare that stands in for one that was used in
+    /// spite of its errors is given back.
     pub fn forget_errors(&self, guid: Option<u64>) -> Result<()> {
         let had_cut = self.leaves_of_full_size();
         if guid.is_none() {
             self.view().faults().forget();
         }
-        self.run(move |cx| {
+        let is_spared = self.run(move |cx| {
             let tree = cx.shared.reader.vdevs();
             let mut root = cx.shared.config.lock().root.clone();
+            let mut is_spared = false;
             let which = guid.unwrap_or_else(|| tree.root().guid());
             let chosen = tree.walk().find(|node| node.guid() == which).map(below);
             let chosen = chosen.unwrap_or_default();
@@ -563,6 +573,9 @@ impl LivePool {
             let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
             for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {
                 change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
+                if leaf.state() == vdev::VdevState::Degraded {
+                    is_spared |= relieve_spare(&mut root, leaf.guid())?;
+                }
                 let _ = leaf.accept_size();
             }
             // What was found to be degraded when the pool was opened is so by its tree.
@@ -578,9 +591,12 @@ impl LivePool {
             cx.shared.reader.set_vdevs(next);
             let mut config = cx.shared.config.lock();
             (config.root, config.dirty) = (root, true);
-            Ok(())
+            Ok(is_spared)
         })?;
         self.shared.resume_works()?;
+        if is_spared {
+            self.shared.detach_outlived()?;
+        }
         let are_left = self.leaves_of_full_size();
         match had_cut.iter().all(|guid| are_left.contains(guid)) {
             true => Ok(()),

@@ -20,14 +20,16 @@
 //! its devices, so it stands in for a device of that dRAID only.
 //!
 //! [`LivePool::take_spares`] is the rule by which spares are taken; the program that holds the
-//! pool says when it is applied. Log devices have no spares, as in OpenZFS: what would be
-//! brought to them is gone with the txg.
+//! pool says when it is applied. As with OpenZFS's event daemon a leaf *fails* also when it is used
+//! further in spite of its errors (DEGRADED). It is a side like the spare then, and the spare is
+//! given back when its errors are forgotten (`zpool clear`). Log devices have no spares, as in
+//! OpenZFS: what would be brought to them is gone with the txg.
 
 use super::LivePool;
 use super::attach::{NewChild, NewChildKind, ResilverKind};
 use super::config_edit::{AttachKind, parent_of, top_of};
 use super::labels::aux_guid;
-use super::leaves::is_out_of_use;
+use super::leaves::{is_out_of_use, needs_spare};
 use crate::error::Result;
 use crate::refusal::{DeviceFault, VdevFault};
 use device::{DeviceSource, WriteDeviceRef};
@@ -117,9 +119,9 @@ impl LivePool {
         self.start_resilver(resilver)
     }
 
-    /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
-    /// spares that fit. A leaf that the administrator took out is left alone, and one that comes
-    /// back meanwhile keeps its place. `source` has the spares under their paths.
+    /// Lets spares stand in for all leaves that need one and have none, as far as there are spares
+    /// that fit. A leaf that the administrator took out is left alone, and one that comes back
+    /// meanwhile keeps its place. `source` has the spares under their paths.
     ///
     /// # Errors
     /// When the pool cannot be looked at. A spare that cannot be used is passed over.
@@ -155,7 +157,8 @@ impl LivePool {
         Ok(taken)
     }
 
-    /// Leaves that are out of use, not by the administrator's will, and nothing stands in for them.
+    /// Leaves that are out of use, not by the administrator's will, or used in spite of too many
+    /// errors, and nothing stands in for them.
     #[must_use]
     pub fn leaves_without_spare(&self) -> Vec<u64> {
         let tree = self.shared.reader.vdevs();
@@ -165,15 +168,15 @@ impl LivePool {
             // Another spare when all that stand in failed as well; one that is being replaced has
             // what comes in its place.
             Some(v) if matches!(v.kind, VdevKind::Spare | VdevKind::Replacing) => {
-                v.children.first().is_some_and(|own| own.guid == guid)
-                    && v.children.iter().all(|side| is_out(side.guid))
+                let [own, others @ ..] = v.children.as_slice() else { return false };
+                own.guid == guid && others.iter().all(|side| is_out(side.guid))
             }
             _ => true,
         };
         let leaves = root.walk().filter(|v| v.kind.is_leaf() && !v.offline && !v.is_spare);
         let pool = self.shared.pool();
         let has_top = |guid: u64| top_of(pool, &root, guid).is_ok_and(|top| !top.is_log);
-        let out = leaves.map(|v| v.guid).filter(|guid| is_out(*guid) && has_top(*guid));
-        out.filter(|guid| is_alone(*guid)).collect()
+        let failed = leaves.map(|v| v.guid).filter(|guid| needs_spare(&tree, *guid));
+        failed.filter(|guid| has_top(*guid) && is_alone(*guid)).collect()
     }
 }

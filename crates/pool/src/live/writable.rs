@@ -5,8 +5,9 @@
 
 use super::features::is_writable;
 use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
+use crate::error::{Absence, MissingDevice};
 use crate::obstacle::Obstacle;
-use crate::open::Pool;
+use crate::open::{Pool, STALE_DEVICES};
 use ondisk::{Endian, features, mos};
 
 /// Whether the pool's version and the features in use are such that this engine writes them.
@@ -27,7 +28,10 @@ pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
     if pool.uberblock().rootbp.byteorder() == Endian::Big {
         out.push(Obstacle::BigEndian);
     }
-    out.extend(pool.salvage().iter().map(|s| Obstacle::Salvaged(s.what.to_owned())));
+    out.extend(pool.salvage().iter().map(|s| match s.what {
+        STALE_DEVICES => Obstacle::OutOfUse(out_of_use(pool)),
+        what => Obstacle::Salvaged(what.to_owned()),
+    }));
     let known = pool.features();
     let active = known.for_read.iter().chain(&known.for_write).filter(|(_, n)| *n > 0);
     for (guid, _) in active {
@@ -59,6 +63,23 @@ pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
     }
     intent_logs(pool, &cut, &mut out);
     Ok(out)
+}
+
+/// The devices that are there and must not be used, of a pool that has too few without them, each
+/// with the reason.
+fn out_of_use(pool: &Pool) -> Vec<String> {
+    let tree = &pool.config().vdev_tree;
+    let unused = pool.candidate().missing(tree, pool.uberblock().txg).into_iter();
+    let there = unused.filter(|device| device.absence != Absence::NotFound);
+    let described = there.map(|MissingDevice { guid, path, absence, .. }| {
+        let why = match tree.find(guid) {
+            Some(leaf) if leaf.offline => "taken offline".to_owned(),
+            Some(leaf) if leaf.is_faulted_by_hand() => "marked FAULTED on request".to_owned(),
+            _ => absence.to_string(),
+        };
+        format!("{} ({why})", path.unwrap_or_else(|| guid.to_string()))
+    });
+    described.collect()
 }
 
 fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
