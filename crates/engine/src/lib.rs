@@ -126,6 +126,7 @@ pub mod devices;
 pub mod diff;
 mod directories;
 mod enabling;
+mod end_pool;
 mod error;
 pub mod extract;
 mod faults;
@@ -149,6 +150,7 @@ pub mod properties;
 pub mod receive;
 pub mod recording;
 mod remove;
+mod record;
 pub mod replay;
 pub mod rescue;
 pub mod select;
@@ -525,6 +527,7 @@ pub mod pools {
     };
     pub use crate::import::{
         DeviceNote, Import, ImportIssue, ImportPlan, ImportReason, ImportTop, ImportTree,
+    pub use crate::end_pool::{Closed, EndObserver, EndPool, Ended, PoolEnd};
         ImportVdev, ImportVerdict, ImportedPool, Rewind, RewindReach, denied_devices,
     };
     pub use crate::import_list::{
@@ -542,6 +545,7 @@ pub mod pools {
     pub use crate::pool_facts::{newer_txg, read_only_devices};
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
+    pub use crate::record::record_change;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,

@@ -46,8 +46,6 @@ struct PoolTrouble {
     closed: Option<Box<Candidate>>,
     /// It is the pool itself that cannot be opened, or not for writing, however it is tried.
     is_its_own: bool,
-    /// No other process had it when this happened.
-    is_held: bool,
 }
 
 impl std::fmt::Debug for PoolTrouble {
@@ -112,13 +110,6 @@ impl Failure {
         self
     }
 
-    /// This process alone had the devices of its pool.
-    #[must_use]
-    pub fn while_held(mut self) -> Self {
-        self.pool.is_held = true;
-        self
-    }
-
     /// The candidate of the pool, if it could not be opened because devices are missing.
     pub fn closed(&self) -> Option<&Candidate> {
         self.pool.closed.as_deref()
@@ -127,11 +118,6 @@ impl Failure {
     /// The pool cannot be written to as it is, however it is tried.
     pub fn is_of_pool(&self) -> bool {
         self.pool.is_its_own
-    }
-
-    /// No other process had the pool, so that it can be given up.
-    pub fn was_held(&self) -> bool {
-        self.pool.is_held
     }
 
     /// Says first what it is about.

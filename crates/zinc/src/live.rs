@@ -12,7 +12,7 @@ use crate::{host, known, served, ui};
 use clap::Args;
 use engine::devices::{AnyDevices, read_text};
 use engine::live::{ImportOptions, Invocation, Setting};
-use engine::pools::named_leaves;
+use engine::pools::{named_leaves, record_change};
 use engine::{Error, Hint, LivePool, OpenOptions, Progress, Rt};
 use imported::{Found, Opening, SearchScope};
 use std::path::{Path, PathBuf};
@@ -199,19 +199,35 @@ pub fn take(
     tunables: &[Setting],
     adjust: impl Fn(&mut ImportOptions),
 ) -> Result<(Found, LivePool), Failure> {
+    let options = opened_as(session, how, tunables, adjust)?;
+    let (list, others) = (known::pools(session), Others::new(session, how.wait)?);
+    let opening = Opening::new(&list, find, options);
+    let (found, pool) = opening.open(&Rt::real(), &AnyDevices::default(), &others)?;
+    warn_of(session, &found, &pool);
+    Ok((found, pool))
+}
+
+/// How [`take`] opens what was found, and says where that runs.
+pub fn opened_as(
+    session: &Session,
+    how: &LiveOptions,
+    tunables: &[Setting],
+    adjust: impl Fn(&mut ImportOptions),
+) -> Result<impl Fn(&Found) -> ImportOptions, Failure> {
     if let Some(log) = &how.tuning.log {
         history::check(session, log)?;
     }
-    let options = |found: &Found| {
+    Ok(move |found: &Found| {
         ui::runs_on(session);
         let mut options = import_options(session, found, how, tunables);
         adjust(&mut options);
         options
-    };
-    let (list, others) = (known::pools(session), Others::new(session, how.wait)?);
-    let opening = Opening::new(&list, find, options);
-    let (found, pool) = opening.open(&Rt::real(), &AnyDevices::default(), &others)?;
-    if let Some(what) = found::warning(&found) {
+    })
+}
+
+/// Says what is to be said of a pool that was opened for writing.
+pub fn warn_of(session: &Session, found: &Found, pool: &LivePool) {
+    if let Some(what) = found::warning(found) {
         let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
         ui::error(session, &text);
     }
@@ -219,7 +235,6 @@ pub fn take(
         let text = format!("zinc: warning: pool '{}' goes on without {e}\n", pool.name());
         ui::error(session, &text);
     }
-    Ok((found, pool))
 }
 
 /// How a pool that was found is opened for writing.
@@ -285,15 +300,12 @@ pub fn change_announced<T>(
         let announce = |paths: &[PathBuf]| {
             list.iter().for_each(|list| list.announce(guid, paths));
         };
-        let result = act(&pool, &announce);
-        list.iter().for_each(|list| list.refresh(guid, &pool));
-        let durable = match &result {
-            // This line is written after what was done: when it is durable, all is.
-            Ok(_) => pool.log(&invocation(session)),
-            // The changes made before it failed: only then a process that looks sees them.
-            Err(_) => pool.sync_changes(),
+        let change = || {
+            let result = act(&pool, &announce);
+            list.iter().for_each(|list| list.refresh(guid, &pool));
+            result
         };
-        let result = result?;
+        let (result, durable) = record_change(&pool, &invocation(session), change)?;
         durable.map_err(|e| {
             let failure = Failure::from(e);
             if pool.is_waiting() { failure.because(MADE) } else { failure }
@@ -309,18 +321,14 @@ pub fn change_announced<T>(
     };
     let (found, pool) = take(session, find, how, &tunables, |_| {})?;
     let announce = |paths: &[PathBuf]| found.announce(&known::pools(session), paths);
-    let result = act(&pool, &announce);
-    let logged = match result.is_ok() {
-        true => pool.log(&invocation(session)).map_err(Failure::from),
-        false => Ok(()),
-    };
-    if result.is_ok() {
+    let line = invocation(session);
+    let made = record_change(&pool, &line, || act(&pool, &announce)).map(|(result, logged)| {
         wait_for_resilver(session, &pool);
-    }
-    // A failed report does not keep the pool open.
-    let shown = if result.is_ok() { print_txgs(session, &pool, how) } else { Ok(()) };
+        // A failed report does not keep the pool open.
+        (result, logged, print_txgs(session, &pool, how))
+    });
     let left = found.leave(&known::pools(session), pool);
-    let result = result?;
+    let (result, logged, shown) = made?;
     logged?;
     shown?;
     left?;

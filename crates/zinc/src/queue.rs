@@ -9,7 +9,7 @@ use crate::ui;
 use engine::devices::{AnyDevices, Process, locked_by};
 use engine::live::ImportOptions;
 use engine::pools::{self, Busy, Waiter};
-use engine::{Candidate, Error, Rt};
+use engine::{Candidate, Rt};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -85,10 +85,6 @@ impl Waiter<Failure> for Others<'_> {
         }
         self.session.sleep(PAUSE)
     }
-
-    fn failed_alone(&self, error: Error) -> Failure {
-        Failure::from(error).while_held()
-    }
 }
 
 /// Whether this pool would be opened so for writing, when others that have it are done.
@@ -100,13 +96,6 @@ pub fn check(
 ) -> Result<(), Failure> {
     let others = Others::new(session, wait)?;
     pools::check_when_free(candidate, options, &AnyDevices::default(), &others)
-}
-
-/// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
-/// has them.
-pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
-    let (disks, others) = (AnyDevices::default(), Others::new(session, wait)?);
-    pools::mark_destroyed_when_free(&Rt::real(), candidate, &disks, &others)
 }
 
 /// Waits until no process writes to the pool; whether one did. With `keep` none does until this one

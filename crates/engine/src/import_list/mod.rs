@@ -35,7 +35,8 @@ pub trait ImportList {
     /// The list cannot be written.
     fn add(&self, entry: &ImportEntry) -> Result<()>;
 
-    /// Takes a pool that was added off the list again, because it is not there after all.
+    /// Takes a pool off the list: it was exported or destroyed ([`crate::pools::EndPool`]), or was
+    /// added and is not there after all.
     fn remove(&self, guid: u64);
 
     /// Replaces the entry of a pool by its configuration of now. If that fails the pool can be used

@@ -38,6 +38,7 @@ use control::{Refusal, Request, SocketFile};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use engine::permissions::Caller;
+use engine::pools::{EndPool, Ended};
 use imported::Listed;
 use serde_json::{Map, Value, json};
 use std::fs::File;
@@ -201,30 +202,17 @@ impl Service {
         let is_set = |name| request.params.get(name) == Some(&Value::Bool(true));
         let (forced, destroys) = (is_set("force"), is_set("destroy"));
         let verb = if destroys { "destroy" } else { "export" };
-        // A pool that would not be found again is kept, so that its data can be copied out.
-        let found = |pool: &LivePool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e)));
-        let lost = self.held.look(|pool| Ok(found(pool).err()))?;
-        let lost = match lost {
-            Some(refusal) if !forced => return Err(refusal),
-            lost => lost.map(|refusal| refusal.what),
-        };
-        if forced {
-            // A thread that waits for devices would keep the pool.
-            self.held.look(|pool| {
-                pool.stop_waiting();
-                Ok(())
-            })?;
-        }
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
+        let end = if destroys { EndPool::destroy() } else { EndPool::export() };
+        let end = end.by(invocation).by_force(forced);
+        let begin = |pool: &LivePool| end.begin(pool).map_err(|e| refusal(&Failure::from(e)));
+        let end = self.held.look(begin)?;
         let log = |pool: &LivePool| {
             if forced {
                 // Mounts of a command that was about to end.
                 self.unmount_all(verb, true)?;
             }
-            match pool.log(&invocation) {
-                Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
-                done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
-            }
+            end.log(pool).map_err(|e| stopped_or(pool, &Failure::from(e)))
         };
         let taken = self.unmount_all(verb, forced)?;
         let mode = if forced { CloseMode::Forced } else { CloseMode::Polite };
@@ -234,28 +222,28 @@ impl Service {
             }
             self.kept(verb, kept)
         })?;
-        let (guid, stopped) = (pool.guid(), pool.suspended());
-        let left = if destroys { pool.destroy() } else { pool.export() };
-        let exported = left.map_err(|e| refusal(&Failure::from(e)));
+        let ended = end.finish(pool, |guid| {
+            self.listed.forget(&known::pools(&self.session), guid);
+        });
         // Before the answer, so that this client's next command does not meet a server that is
         // ending.
         self.socket.remove();
-        let (outcome, mut answer) = match (exported, stopped, lost) {
-            (Ok(()), ..) => (Exported::Done, Ok(Value::Null)),
-            (Err(_), Some(why), _) => {
+        let (outcome, mut answer) = match ended.map_err(|e| refusal(&Failure::from(e))) {
+            Ok(Ended::Complete) => (Exported::Done, Ok(Value::Null)),
+            Ok(Ended::Suspended(why)) => {
                 (Exported::LetGo(why.to_string()), Ok(json!({ "suspended": *why })))
             }
-            (Err(_), None, Some(why)) => {
+            Ok(Ended::Lost(why)) => {
+                let why = refusal(&Failure::from(why)).what;
                 let answer = json!({ "lost": why });
                 (Exported::LetGo(why), Ok(answer))
             }
-            (Err(refusal), None, None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
+            Err(refusal) => (Exported::Failed(refusal.to_string()), Err(refusal)),
         };
-        if let Ok(answer) = &mut answer {
-            self.listed.forget(&known::pools(&self.session), guid);
-            if self.session.process().warned.is_still_listed() {
-                answer["listed"] = Value::Bool(true);
-            }
+        if self.session.process().warned.is_still_listed()
+            && let Ok(answer) = &mut answer
+        {
+            answer["listed"] = Value::Bool(true);
         }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         answer

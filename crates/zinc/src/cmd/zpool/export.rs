@@ -5,15 +5,17 @@ use crate::cmd::verb::Verb;
 use crate::failure::{FAILED, Failure};
 use crate::found;
 use crate::known;
-use crate::live::{self, LiveArgs};
+use crate::live::{self, LiveArgs, LiveOptions};
 use crate::places::candidates;
-use crate::queue;
+use crate::queue::Others;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::pools::{CandidateState, Choice, Destroyed};
-use engine::{Candidate, Error, LivePool};
-use imported::{Found, Known, SearchScope};
+use engine::devices::AnyDevices;
+use engine::live::ImportOptions;
+use engine::pools::{CandidateState, Choice, Closed, Destroyed, EndObserver, EndPool, Ended};
+use engine::{Candidate, LivePool, Rt};
+use imported::{Found, Known, Opening, SearchScope};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -45,28 +47,70 @@ pub struct Destroy {
     pub(super) pool: String,
 }
 
-/// Takes the pool that `find` finds, and lets `act` end with it. From then on it is not known.
+/// What this command does while a pool ends that it opened itself.
+struct Watch<'a> {
+    session: &'a Session,
+    options: &'a LiveOptions,
+    was_open: bool,
+    /// Whether its txgs could be shown, if that was requested.
+    shown: Result<(), Failure>,
+}
+
+impl EndObserver<Found> for Watch<'_> {
+    fn opened(&mut self, found: &Found, pool: &LivePool) {
+        self.was_open = true;
+        live::warn_of(self.session, found, pool);
+    }
+
+    fn logged(&mut self, pool: &LivePool) {
+        self.shown = live::print_txgs(self.session, pool, self.options);
+    }
+
+    fn forget(&mut self, found: &Found, guid: u64) {
+        found.listed.forget(&known::pools(self.session), guid);
+    }
+}
+
+/// Opens the pool that `find` finds, and ends it. From then on it is not known.
 fn end(
     session: &Session,
     args: &LiveArgs,
-    force: bool,
+    (end, force): (EndPool, bool),
     find: impl FnMut() -> Result<Found, Failure>,
-    act: impl FnOnce(LivePool) -> engine::Result<()>,
-) -> Result<(), Failure> {
+) -> Result<Closed<Found, Failure>, Failure> {
     let options = &args.options;
-    let (found, pool) =
-        live::take(session, find, options, &options.tuning.all(session)?, |open| {
-            open.force = force;
-        })?;
-    let fail = |e: Error| match Failure::from(e).while_held() {
-        failure if force || failure.is_of_pool() => failure,
-        failure => failure.hint("-f exports it anyway, in the state that is on its devices"),
+    let tunables = options.tuning.all(session)?;
+    let adjust = |open: &mut ImportOptions| open.force = force;
+    let how = live::opened_as(session, options, &tunables, adjust)?;
+    let (list, others) = (known::pools(session), Others::new(session, options.wait)?);
+    let mut search = Opening::new(&list, find, how);
+    let mut watch = Watch { session, options, was_open: false, shown: Ok(()) };
+    let end = end.by(live::invocation(session)).by_force(force);
+    let disks = AnyDevices::default();
+    let closed = end.run_when_free(&Rt::real(), &mut search, &disks, &others, &mut watch);
+    let closed = closed.map_err(|failure| match watch.was_open {
+        true if !force && !failure.is_of_pool() => {
+            failure.hint("-f exports it anyway, in the state that is on its devices")
+        }
+        _ => failure,
+    })?;
+    watch.shown.map(|()| closed)
+}
+
+/// Says what was lost of a pool that this command opened, when its devices failed meanwhile.
+fn warn_of_end(session: &Session, name: &str, closed: &Closed<Found, Failure>) {
+    let why = match closed {
+        Closed::Ended(Ended::Suspended(why)) => why.to_string(),
+        Closed::Ended(Ended::Lost(why)) => why.to_string(),
+        _ => return,
     };
-    pool.log(&live::invocation(session)).map_err(|e| fail(e.into()))?;
-    let shown = live::print_txgs(session, &pool, options);
-    act(pool).map_err(fail)?;
-    found.forget(&known::pools(session));
-    shown
+    let what = format!("'{name}' was closed as it is: its labels could not be written");
+    warn_of_loss(session, &what, &why);
+}
+
+/// Says that a pool was closed as it is.
+fn warn_of_loss(session: &Session, what: &str, why: &str) {
+    ui::error(session, &Failure::new(format!("warning: {what}")).because(why).text());
 }
 
 /// How a server let its pool go.
@@ -91,21 +135,20 @@ fn end_served(
         known::pools(session).forget(server.guid);
     }
     if let Some(why) = answer["lost"].as_str() {
-        let text = format!(
-            "warning: '{}' was closed, and its server has ended: data that only lost devices had \
-             is lost",
+        let what = format!(
+            "'{}' was closed, and its server has ended: data that only lost devices had is lost",
             server.name,
         );
-        ui::error(session, &Failure::new(text).because(why).text());
+        warn_of_loss(session, &what, why);
     }
     if let Some(why) = answer["suspended"].as_str() {
-        let text = format!(
-            "warning: '{}' was stopped and closed as it is: changes that were not yet on its \
-             devices are lost, and its labels, which could not be written, say that it is in use: \
-             import it with -f",
+        let what = format!(
+            "'{}' was stopped and closed as it is: changes that were not yet on its devices are \
+             lost, and its labels, which could not be written, say that it is in use: import it \
+             with -f",
             server.name,
         );
-        ui::error(session, &Failure::new(text).because(why).text());
+        warn_of_loss(session, &what, why);
         return Ok(ServedEnd::Abandoned);
     }
     Ok(ServedEnd::Complete)
@@ -206,28 +249,28 @@ impl Export {
             }
             Ok(Found::at_place(&known::pools(session), candidate))
         };
-        let done = end(session, &self.live, self.force, find, |pool| Ok(pool.export()?));
-        let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
-        match (done, known) {
-            // Nothing has it open, so it is enough that it is not known any more.
-            (Err(failure), Some(known)) if self.is_enough(&failure) => {
-                known::pools(session).try_forget(known.guid())?;
-                let (why, _, _) = failure.parts();
-                let text = format!(
-                    "warning: '{}' is not known any more, but its labels could not be written: \
-                     they say that it is in use, so that other hosts import it with -f",
-                    known.name(),
-                );
-                ui::error(session, &Failure::new(text).because(why).text());
+        match end(session, &self.live, (EndPool::export(), self.force), find)? {
+            Closed::GivenUp(_, failure) => self.give_up(session, name, failure),
+            closed => {
+                warn_of_end(session, name, &closed);
                 Ok(())
             }
-            (done, _) => done,
         }
     }
 
-    /// Nothing can be written for this reason, and nothing else has the pool.
-    fn is_enough(&self, failure: &Failure) -> bool {
-        failure.is_of_pool() || (self.force && failure.was_held())
+    /// Nothing has it open, so it is enough that it is not known any more.
+    fn give_up(&self, session: &Session, name: &str, failure: Failure) -> Result<(), Failure> {
+        let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
+        let Some(known) = known else { return Err(failure) };
+        known::pools(session).try_forget(known.guid())?;
+        let (why, _, _) = failure.parts();
+        let what = format!(
+            "'{}' is not known any more, but its labels could not be written: they say that it is \
+             in use, so that other hosts import it with -f",
+            known.name(),
+        );
+        warn_of_loss(session, &what, why);
+        Ok(())
     }
 
     /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
@@ -255,14 +298,21 @@ impl Verb for Destroy {
             }
         }
         let find = || found::find(session, &self.live.search, &self.pool, SearchScope::Known);
-        match end(session, &self.live, self.force, find, |pool| Ok(pool.destroy()?)) {
-            Err(failure) if self.force && (failure.is_of_pool() || failure.was_held()) => {
-                self.mark(session, &find()?)?;
-            }
+        match end(session, &self.live, (EndPool::destroy(), self.force), find) {
             Err(failure) if failure.is_of_pool() => {
                 return Err(failure.hint("-f destroys it on the devices that are present"));
             }
-            other => other?,
+            Ok(Closed::GivenUp(found, failure)) => {
+                let (why, _, _) = failure.parts();
+                let text = format!(
+                    "zinc: warning: '{}' is not known any more, but its labels could not be \
+                     written: they do not say that it is destroyed\n  because: {why}\n",
+                    self.pool,
+                );
+                ui::error(session, &text);
+                found.forget(&known::pools(session));
+            }
+            closed => warn_of_end(session, &self.pool, &closed?),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -285,24 +335,5 @@ impl Destroy {
         );
         ui::error(session, &text);
         Ok(true)
-    }
-
-    /// Marks the labels of a pool that cannot be opened for writing as destroyed.
-    fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
-        let marked = queue::mark_destroyed(session, self.live.options.wait, &found.candidate);
-        match marked {
-            Err(failure) if failure.was_held() => {
-                let (why, _, _) = failure.parts();
-                let text = format!(
-                    "zinc: warning: '{}' is not known any more, but its labels could not be \
-                     written: they do not say that it is destroyed\n  because: {why}\n",
-                    self.pool,
-                );
-                ui::error(session, &text);
-            }
-            marked => marked?,
-        }
-        found.forget(&known::pools(session));
-        Ok(())
     }
 }
