@@ -534,8 +534,8 @@ pub mod pools {
         EarlierState, ImportConflict, ImportEntry, ImportList, NoList, check_name_is_free,
     };
     pub use crate::making::{
-        Add, ClearLabels, Content, CreatePool, CreatedPool, DeviceCheck, DeviceRefusal,
-        PoolNameFault, PoolRegistry, Split, check_new_name, pool_of_label,
+        Add, BusyDevice, ClearLabels, Content, CreatePool, CreatedPool, DeviceCheck, DeviceClaim,
+        DeviceRefusal, PoolNameFault, PoolRegistry, Split, check_new_name, pool_of_label,
     };
     pub use crate::members::named_leaves;
     pub use crate::members::{

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A pool to be made of files, disks or memory, with a top-level vdev for each call that adds one.
-/// Data is striped over them. Pools that have vdevs for special uses are made with
+/// Data is striped over them. Files that it makes are removed again when there comes no pool of
+/// them. Pools that have vdevs for special uses are made with
 /// [`CreatePool`](crate::pools::CreatePool).
 ///
 /// ```
@@ -32,6 +33,26 @@ pub struct NewPool {
     devices: Devices,
     source: Arc<dyn DeviceSource>,
     rt: Rt,
+    made: MadeFiles,
+}
+
+/// Files that were not there before, and are removed when this is dropped.
+#[derive(Default)]
+struct MadeFiles(Vec<PathBuf>);
+
+impl MadeFiles {
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // One that stays is in the way of nothing: it is written over.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl NewPool {
@@ -39,7 +60,8 @@ impl NewPool {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (options, devices) = (CreateOptions::new(name, Vec::new()), Devices::new());
-        Self { options, devices, source: Arc::new(AnyDevices::default()), rt: Rt::real() }
+        let (source, rt) = (Arc::new(AnyDevices::default()), Rt::real());
+        Self { options, devices, source, rt, made: MadeFiles::default() }
     }
 
     /// Has the pool run on this runtime, which may be a simulation.
@@ -120,7 +142,9 @@ impl NewPool {
     /// # Errors
     /// These devices or options make no pool, or a device fails.
     pub fn create(self) -> Result<LivePool> {
-        Ok(create(&self.rt, &self.options, &self.devices)?)
+        let pool = create(&self.rt, &self.options, &self.devices)?;
+        self.made.keep();
+        Ok(pool)
     }
 
     fn top(mut self, spec: VdevSpec) -> Self {
@@ -131,6 +155,9 @@ impl NewPool {
     fn leaf(&mut self, path: &Path, bytes: u64) -> Result<VdevSpec> {
         // Labels have whole paths: they are looked for from elsewhere.
         let whole: PathBuf = std::path::absolute(path)?;
+        if std::fs::symlink_metadata(&whole).is_err() {
+            self.made.0.push(whole.clone());
+        }
         let made = RwFileDevice::create(&whole, bytes, &Options::default());
         drop(made.map_err(|e| failed(&whole, e))?);
         self.claim(&whole, true)
@@ -160,6 +187,20 @@ mod tests {
         assert!(NewPool::new("tank").memory(1 << 20).create().is_err());
         let folder = tempfile::tempdir().unwrap();
         assert!(NewPool::new("tank").file(folder.path(), 64 << 20).is_err());
+    }
+
+    #[test]
+    fn files_are_removed_of_which_no_pool_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let [new, old] = ["new.img", "old.img"].map(|name| folder.path().join(name));
+        std::fs::write(&old, "something else").unwrap();
+        let pool = || NewPool::new("tank").file(&new, 64 << 20);
+        let both = || pool()?.file(&old, 64 << 20);
+        assert!(both().unwrap().memory(1 << 20).create().is_err());
+        assert!(pool().unwrap().mirror(&[folder.path()], 64 << 20).is_err());
+        assert!(!new.exists() && old.exists(), "one was there before");
+        both().unwrap().create().unwrap().export().unwrap();
+        assert!(new.exists());
     }
 
     /// A program that shares a pool between threads, or an async runtime does, needs this.

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use engine::config::LabelConfig;
-use engine::devices::{MemoryDevice, WriteDeviceRef};
+use engine::devices::{AnyDevices, DeviceSource as _, MemoryDevice, WriteDeviceRef};
 use engine::layout::{Layout, Level, Mismatch};
 use engine::live::{CreateOptions, Devices, NewTop, SpaceClass, StoredPropertyValue, VdevSpec};
-use engine::pools::{Add, Content, CreatePool, DeviceCheck, DeviceRefusal, look_at_device};
+use engine::pools::{Add, BusyDevice, Content, CreatePool, DeviceCheck, DeviceClaim};
+use engine::pools::{DeviceRefusal, look_at_device};
 use engine::properties::compatibility::FeatureSet;
 use engine::properties::pool::parse;
-use engine::{ErrorKind, Hint, LivePool, NewPool, Rt, Rule};
+use engine::{ErrorKind, Hint, LivePool, NewPool, Place, Rt, Rule};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -200,4 +203,61 @@ fn what_is_on_a_device_is_asked_before_it_is_taken() {
     let check = DeviceCheck { pool: None, force: true, user: &unused };
     let refused = check.opened(Path::new("small"), &small, false);
     assert_eq!(refused, Err(DeviceRefusal::TooSmall(1 << 20)));
+}
+
+/// Two files for a mirror, the second of which an exported pool is on.
+fn free_and_used(folder: &Path) -> ([PathBuf; 2], Layout) {
+    let images = ["a.img", "b.img"].map(|name| folder.join(name));
+    File::create(&images[0]).unwrap().set_len(64 << 20).unwrap();
+    let old = NewPool::new("old").file(&images[1], 64 << 20).unwrap();
+    old.create().unwrap().export().unwrap();
+    let both = images.iter().map(|path| leaf(path.to_str().unwrap())).collect();
+    (images, tops(vec![(VdevSpec::Mirror(both), SpaceClass::Normal)]))
+}
+
+#[test]
+fn devices_are_free_again_when_one_of_them_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let ([free, used], layout) = free_and_used(folder.path());
+    let (source, rt) = (AnyDevices::default(), Rt::real());
+    let claim = DeviceClaim::new(&rt, &source);
+    let refused = |claim: DeviceClaim<'_>| claim.take(&layout, None).map(drop).unwrap_err();
+    let error = refused(claim);
+    let holds = DeviceRefusal::Holds(Content::Exported("old".to_owned()));
+    assert_eq!(error.kind(), &ErrorKind::DeviceRefused(holds));
+    assert_eq!(error.place(), Some(&Place::Path(used.clone())));
+    drop(AnyDevices::default().claim(&free).unwrap());
+    assert_eq!(claim.by_force(true).take(&layout, None).unwrap().len(), 2);
+    // No force takes what a pool uses here, or what is in the pool itself.
+    let user = |_: &LabelConfig, _| Some("tank".to_owned());
+    let error = refused(claim.by_force(true).unless_used(&user));
+    assert_eq!(error.kind(), &ErrorKind::DeviceRefused(DeviceRefusal::InPool("tank".to_owned())));
+    let is_inside = |path: &Path| path == free;
+    let error = refused(claim.by_force(true).unless_inside(&is_inside));
+    assert_eq!(error.kind(), &ErrorKind::DeviceRefused(DeviceRefusal::InItself));
+}
+
+#[test]
+fn a_device_that_another_has_is_waited_for_as_long_as_the_program_likes() {
+    let folder = tempfile::tempdir().unwrap();
+    let ([free, _], layout) = free_and_used(folder.path());
+    let (source, rt) = (AnyDevices::default(), Rt::real());
+    let held = RefCell::new(Some(AnyDevices::default().claim(&free).unwrap()));
+    let claim = DeviceClaim::new(&rt, &source).by_force(true);
+    let error = claim.take(&layout, None).map(drop).unwrap_err();
+    let ErrorKind::DeviceRefused(DeviceRefusal::Held(Some(holder))) = error.kind() else {
+        panic!("{error:?}");
+    };
+    assert_eq!(holder.pid, std::process::id());
+    let tries = Cell::new(0);
+    let wait = |busy: &BusyDevice<'_>| {
+        assert_eq!(busy.path(), free);
+        tries.set(tries.get() + 1);
+        if tries.get() == 2 {
+            drop(held.take());
+        }
+        Ok(())
+    };
+    assert_eq!(claim.waiting(&wait).take(&layout, None).unwrap().len(), 2);
+    assert_eq!(tries.get(), 2);
 }

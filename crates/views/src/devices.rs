@@ -1,8 +1,8 @@
 //! Why a device is not taken for a pool, in the words of OpenZFS where it has some, and what to do.
 
-use engine::devices::SystemUse;
+use engine::devices::{Process, SystemUse};
 use engine::pools::DeviceRefusal;
-use term::escape::word;
+use term::escape::{name, word};
 
 /// The message for a layout that is refused.
 pub const INVALID: &str = "invalid vdev specification";
@@ -26,6 +26,16 @@ pub fn refused(path: &str, pool: Option<&str>, why: &DeviceRefusal) -> Words {
             let what = format!("cannot use '{path}': Device or resource busy");
             (what, vec![system_use(by)], None)
         }
+        DeviceRefusal::Held(by) => {
+            let what = format!("cannot open '{path}': Device or resource busy");
+            let by = by.as_ref().map(|by| format!("{} has it", process(by)));
+            (what, vec![by.unwrap_or_else(|| "another program writes to it".to_owned())], None)
+        }
+        DeviceRefusal::InItself => {
+            let what = format!("cannot use '{path}'");
+            let why = "it is a file in the pool itself".to_owned();
+            (what, vec![why], Some("a pool cannot be stored in itself".to_owned()))
+        }
         DeviceRefusal::TooSmall(_) => {
             let hint = "`truncate -s 64M FILE` makes a file of the smallest size";
             let (what, why) = (format!("'{path}' is too small"), format!("it {why}"));
@@ -45,9 +55,19 @@ pub fn refused(path: &str, pool: Option<&str>, why: &DeviceRefusal) -> Words {
     }
 }
 
+/// A process, by number and command.
+#[must_use]
+pub fn process(process: &Process) -> String {
+    let words: Vec<String> = process.command.iter().map(|word| name(word)).collect();
+    match words.is_empty() {
+        true => format!("process {}", process.pid),
+        false => format!("process {} (`{}`)", process.pid, words.join(" ")),
+    }
+}
+
 /// The system's use of a device, as a sentence.
 #[must_use]
-pub fn system_use(by: &SystemUse) -> String {
+fn system_use(by: &SystemUse) -> String {
     match by {
         SystemUse::Swap => "it is in use as swap".to_owned(),
         SystemUse::Mount(target) => format!("it is mounted on {target}"),
@@ -77,5 +97,9 @@ mod tests {
         let (what, causes, hint) = refused("a", None, &DeviceRefusal::System(SystemUse::Swap));
         assert_eq!(what, "cannot use 'a': Device or resource busy");
         assert_eq!((causes.as_slice(), hint), (&["it is in use as swap".to_owned()][..], None));
+        let command = vec![b"zpool".to_vec(), b"add".to_vec()];
+        let held = |process| refused("a", None, &DeviceRefusal::Held(process)).1;
+        assert_eq!(held(Some(Process { pid: 7, command })), ["process 7 (`zpool add`) has it"]);
+        assert_eq!(held(None), ["another program writes to it"]);
     }
 }

@@ -5,14 +5,13 @@ use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;
-use crate::ui;
-use engine::devices::{AnyDevices, Process, locked_by};
+use engine::devices::AnyDevices;
 use engine::live::ImportOptions;
 use engine::pools::{self, Busy, Waiter};
 use engine::{Candidate, Rt};
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use views::devices::process;
 
 /// Between two looks for a server by a command that waits.
 const BETWEEN_SERVERS: Duration = Duration::from_millis(100);
@@ -58,7 +57,7 @@ impl<'a> Others<'a> {
 
     fn explain(&self, busy: Busy<'_>) -> Failure {
         let guid = busy.candidate().config.pool_guid;
-        let holder = busy.holder().map(|process| shown(&process));
+        let holder = busy.holder().map(|by| process(&by));
         let failure = match self.is_for_reading {
             true => {
                 let holder = holder.unwrap_or_else(|| "another process".to_owned());
@@ -113,18 +112,4 @@ pub fn wait_for_writers(
         session.process().kept.keep(none);
     }
     Ok(had_to_wait)
-}
-
-/// The process that has one of these devices locked, by number and command.
-pub fn holder(paths: &[PathBuf]) -> Option<String> {
-    Some(shown(&locked_by(paths)?))
-}
-
-/// A process, by number and command.
-pub fn shown(process: &Process) -> String {
-    let words: Vec<String> = process.command.iter().map(|word| ui::escape::name(word)).collect();
-    match words.is_empty() {
-        true => format!("process {}", process.pid),
-        false => format!("process {} (`{}`)", process.pid, words.join(" ")),
-    }
 }

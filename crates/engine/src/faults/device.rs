@@ -1,6 +1,6 @@
 //! Why a device is not taken for a pool.
 
-use crate::devices::SystemUse;
+use crate::devices::{Process, SystemUse};
 use pool::live::DEVICE_MIN;
 use std::fmt;
 
@@ -12,6 +12,10 @@ pub enum DeviceRefusal {
     LoopAbove(String),
     /// The system works with it.
     System(SystemUse),
+    /// Another process has it; which one, where the system tells.
+    Held(Option<Process>),
+    /// It is a file in a file system of the pool itself.
+    InItself,
     /// It has this many bytes, fewer than [`DEVICE_MIN`].
     TooSmall(u64),
     /// It answers no request within the deadline (`zinc_vdev_silence_ms`).
@@ -51,6 +55,9 @@ impl fmt::Display for DeviceRefusal {
             Self::System(SystemUse::Swap) => f.write_str("is in use as swap"),
             Self::System(SystemUse::Mount(target)) => write!(f, "is mounted on {target}"),
             Self::System(SystemUse::PartOf(name)) => write!(f, "is in use: {name} uses it"),
+            Self::Held(Some(process)) => write!(f, "is in use by process {}", process.pid),
+            Self::Held(None) => f.write_str("is in use by another program"),
+            Self::InItself => f.write_str("is a file in the pool itself"),
             Self::TooSmall(size) => write!(f, "has {size} bytes; a pool needs {DEVICE_MIN}"),
             Self::Silent => f.write_str("does not answer"),
             Self::InPool(pool) => write!(f, "is part of active pool '{pool}'"),

@@ -1,5 +1,6 @@
 //! Adding vdevs, spares and cache devices to a pool.
 
+use super::claim::DeviceClaim;
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::layout::{Layout, Level};
 use pool::live::{Devices, LivePool, SpaceClass};
@@ -8,10 +9,9 @@ use pool::{Pool, class_of};
 /// What a pool is to get.
 ///
 /// ```
-/// use engine::devices::{AnyDevices, DeviceSource as _};
-/// use engine::live::Devices;
-/// use engine::pools::Add;
-/// use engine::{NewPool, layout};
+/// use engine::devices::AnyDevices;
+/// use engine::pools::{Add, DeviceClaim};
+/// use engine::{NewPool, Rt, layout};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let image = |name: &str| {
@@ -21,10 +21,10 @@ use pool::{Pool, class_of};
 /// # };
 /// let pool = NewPool::new("tank").file(folder.path().join("a.img"), 64 << 20)?.create()?;
 /// let log = image("log.img");
-/// let add = Add::new(layout::parse(&["log".to_owned(), log.clone()])?);
-/// add.check(&pool.look()?)?;
-/// let device = AnyDevices::default().claim(log.as_ref())?;
-/// add.run(&pool, &Devices::from([(log, device)]))?;
+/// let add = Add::new(layout::parse(&["log".to_owned(), log])?);
+/// let rt = Rt::real();
+/// let devices = add.claim(&pool.look()?, &DeviceClaim::new(&rt, &AnyDevices::default()))?;
+/// add.run(&pool, &devices)?;
 /// assert!(pool.look()?.config().vdev_tree.children[1].is_log);
 /// # pool.export()?;
 /// # Ok::<(), engine::Error>(())
@@ -99,7 +99,20 @@ impl Add {
         Ok(())
     }
 
-    /// Adds it, on devices that are those of the layout.
+    /// Takes the devices of the layout for this pool, which has none of them.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`] and [`DeviceClaim::take`], or the pool has one already.
+    pub fn claim(&self, pool: &Pool, claim: &DeviceClaim<'_>) -> Result<Devices> {
+        self.check(pool)?;
+        // This process has those: they would be waited for.
+        pool.refuse_own_paths(&self.layout.paths())?;
+        let devices = claim.take(&self.layout, Some(pool))?;
+        pool.refuse_own(&devices)?;
+        Ok(devices)
+    }
+
+    /// Adds it, on devices that are those of the layout ([`Self::claim`]).
     ///
     /// # Errors
     /// Those of [`Self::check`]; the pool has a device already; or it cannot be written.

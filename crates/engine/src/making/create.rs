@@ -1,5 +1,6 @@
 //! Making a pool of a layout.
 
+use super::claim::DeviceClaim;
 use super::name::check_new_name;
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::import_list::{ImportEntry, ImportList, check_name_is_free};
@@ -15,9 +16,9 @@ use rt::Rt;
 /// A pool to be made of a layout.
 ///
 /// ```
-/// use engine::devices::{AnyDevices, DeviceSource as _};
-/// use engine::live::{CreateOptions, Devices};
-/// use engine::pools::CreatePool;
+/// use engine::devices::AnyDevices;
+/// use engine::live::CreateOptions;
+/// use engine::pools::{CreatePool, DeviceClaim};
 /// use engine::properties::pool::parse;
 /// use engine::{Rt, layout};
 ///
@@ -34,11 +35,9 @@ use rt::Rt;
 ///     .set_root("compression", "zstd");
 /// // What is wrong with it is known before a device is opened.
 /// new.check()?;
-/// let mut devices = Devices::new();
-/// for path in new.layout().paths() {
-///     devices.insert(path.to_owned(), AnyDevices::default().claim(path.as_ref())?);
-/// }
-/// let pool = new.run(&Rt::real(), &devices)?.into_pool();
+/// let rt = Rt::real();
+/// let devices = new.claim(&DeviceClaim::new(&rt, &AnyDevices::default()))?;
+/// let pool = new.run(&rt, &devices)?.into_pool();
 /// assert_eq!(pool.look()?.config().vdev_tree.children.len(), 1);
 /// pool.export()?;
 /// # Ok::<(), engine::Error>(())
@@ -179,6 +178,15 @@ impl CreatePool {
     ///
     /// # Errors
     /// Those of [`Self::run`], another pool has the name, or it cannot be added to the list.
+    /// Takes the devices of its layout.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`] and [`DeviceClaim::take`].
+    pub fn claim(&self, claim: &DeviceClaim<'_>) -> Result<Devices> {
+        self.check()?;
+        claim.take(&self.layout, None)
+    }
+
     pub fn run_listed<'d>(
         &self,
         rt: &Rt,

@@ -5,6 +5,7 @@
 //! stands on a device, and what uses it.
 
 mod add;
+mod claim;
 mod create;
 mod device;
 mod labels;
@@ -13,6 +14,7 @@ mod split;
 
 pub use crate::faults::{Content, DeviceRefusal, PoolNameFault};
 pub use add::Add;
+pub use claim::{BusyDevice, DeviceClaim};
 pub use create::{CreatePool, CreatedPool};
 pub use device::DeviceCheck;
 pub use labels::{ClearLabels, PoolRegistry, pool_of_label};

@@ -1,6 +1,6 @@
 //! `zinc zpool add`: more vdevs for a pool.
 
-use super::claim::{claim, refused};
+use super::claim::{not_taken, refused, with_claim};
 use super::each;
 use super::naming::Naming;
 use super::settings;
@@ -97,14 +97,14 @@ impl Verb for Args {
 impl Args {
     /// Opens the devices for the pool, when it can have them.
     fn claim(&self, session: &Session, pool: &Pool, adding: &Add) -> Result<Devices, Failure> {
-        let refused = |e| refused("add to", &self.pool, e);
-        adding.check(pool).map_err(refused)?;
-        // Those are in use by this process.
-        pool.refuse_own_paths(&adding.layout().paths()).map_err(|e| refused(e.into()))?;
         let force = self.force || self.allow_in_use;
-        let devices = claim(session, adding.layout(), Some(pool), force, self.live.options.wait)?;
-        pool.refuse_own(&devices).map_err(|e| refused(e.into()))?;
-        Ok(devices)
+        let refused = |e| {
+            let untaken = not_taken(Some(pool.name()), &e);
+            untaken.unwrap_or_else(|| refused("add to", &self.pool, e))
+        };
+        with_claim(session, force, self.live.options.wait, |claim| {
+            adding.claim(pool, claim).map_err(refused)
+        })
     }
 
     /// Prints what the pool would be.

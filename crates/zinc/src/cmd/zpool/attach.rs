@@ -1,6 +1,6 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
-use super::claim::claim;
+use super::claim::{not_taken, with_claim};
 use super::devices::{finish_unless_served, refused, wait, with_names};
 use super::{each, settings};
 use crate::cmd::verb::{Served, Verb};
@@ -142,8 +142,10 @@ impl NewDevice {
         let path = here.to_str().filter(|_| here.exists()).unwrap_or(new).to_owned();
         let layout = layout::parse(&[path])?;
         let seen = pool.look()?;
-        let claimed = claim(session, &layout, Some(&seen), self.force, self.live.options.wait);
-        let devices = claimed.map_err(|e| e.about(start))?;
+        let untaken = |e| not_taken(Some(seen.name()), &e).unwrap_or_else(|| e.into());
+        let devices = with_claim(session, self.force, self.live.options.wait, |claim| {
+            claim.take(&layout, Some(&seen)).map_err(|e| untaken(e).about(start))
+        })?;
         let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
             return Err(Failure::new(start).because(format!("'{new}' is not one device")));
         };

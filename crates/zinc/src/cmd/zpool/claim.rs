@@ -1,69 +1,68 @@
-//! Taking devices for a pool: they are opened for this process alone, and what is on them is looked
-//! at first, so that nothing of value is overwritten by a slip.
+//! Taking devices for a pool ([`engine::pools::DeviceClaim`]): how long this command waits for the
+//! processes that have one, and why one is not taken.
 
 use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
 use crate::known;
-use crate::queue::holder;
 use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::LabelConfig;
-use engine::devices::{self, AnyDevices, DeviceErrorKind, DeviceSource as _, WriteDeviceRef};
-use engine::layout::Layout;
-use engine::live::{Devices, VdevSpec};
-use engine::pools::{DeviceCheck, PoolRegistry, pool_of_label};
-use engine::{ErrorKind, Hint, Place, Pool, Rule};
+use engine::devices::AnyDevices;
+use engine::pools::{BusyDevice, DeviceClaim, DeviceRefusal, PoolRegistry, pool_of_label};
+use engine::{Error, ErrorKind, Hint, Place, Rt, Rule};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use views::devices::{INVALID, ONCE, system_use};
+use std::path::Path;
+use views::devices::{INVALID, ONCE};
 use views::exit_codes::Stage;
 
-/// Opens every device of a layout for a pool, or for a new one. Refuses those of active pools, and
-/// unless `force` all that hold something.
-pub fn claim(
+/// Calls `act` with the way to take devices for a pool: not those of active pools, and unless
+/// `force` none that hold something.
+pub fn with_claim<T>(
     session: &Session,
-    layout: &Layout,
-    pool: Option<&Pool>,
     force: bool,
     wait: Wait,
-) -> Result<Devices, Failure> {
-    let (began, patience) = (Instant::now(), wait.patience(session)?);
-    let disks = AnyDevices::default();
+    act: impl FnOnce(&DeviceClaim<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (rt, disks, patience) = (Rt::real(), AnyDevices::default(), wait.patience(session)?);
     let user = |label: &LabelConfig, is_spare| user(session, label, is_spare);
-    let check = DeviceCheck { pool, force, user: &user };
-    let mut out = Devices::new();
-    let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
-    for path in layout.paths() {
-        let refused =
-            |why| Failure::of_words(views::devices::refused(path, pool.map(Pool::name), &why));
-        refuse_own_file(session, path)?;
-        check.by_name(Path::new(path)).map_err(refused)?;
-        let device = loop {
-            match open(&disks, path) {
-                // A command that is about to end may have it.
-                Err(_) if is_locked(path) && began.elapsed() < patience => session.sleep(PAUSE)?,
-                other => break other?,
-            }
-        };
-        check.opened(Path::new(path), &device, spares.contains(&path)).map_err(refused)?;
-        out.insert(path.to_owned(), device);
-    }
-    Ok(out)
+    let is_inside = |path: &Path| is_in_own_mount(session, path);
+    let wait = |busy: &BusyDevice<'_>| match busy.waited() < patience && will_end(busy) {
+        true => session.sleep(PAUSE).map_err(|_| Error::new(ErrorKind::Cancelled)),
+        false => Err(busy.error()),
+    };
+    let claim = DeviceClaim::new(&rt, &disks).by_force(force).unless_used(&user);
+    act(&claim.unless_inside(&is_inside).waiting(&wait))
 }
 
-/// A file that lies in the served pool itself would wait for the pool, and the pool for it.
-fn refuse_own_file(session: &Session, path: &str) -> Result<(), Failure> {
-    let Some(client) = session.client() else { return Ok(()) };
-    let Ok(file) = std::fs::metadata(session.path(Path::new(path))) else { return Ok(()) };
+/// The process that has it does not serve a pool: one that does would not end by itself.
+fn will_end(busy: &BusyDevice<'_>) -> bool {
+    let holder = busy.holder();
+    holder.is_some_and(|process| !process.command.iter().any(|word| word == b"serve"))
+}
+
+/// The file lies in the served pool itself.
+fn is_in_own_mount(session: &Session, path: &Path) -> bool {
+    let Some(client) = session.client() else { return false };
+    let Ok(file) = std::fs::metadata(session.path(path)) else { return false };
     let is_there = |dir: &Path| std::fs::metadata(dir).is_ok_and(|dir| dir.dev() == file.dev());
-    match client.mounts.all().iter().any(|mounted| is_there(&mounted.dir)) {
-        true => Err(Failure::new(format!("cannot use '{path}'"))
-            .because("it is a file in the pool itself")
-            .hint("a pool cannot be stored in itself")),
-        false => Ok(()),
-    }
+    client.mounts.all().iter().any(|mounted| is_there(&mounted.dir))
+}
+
+/// Why a device is not taken for `pool`, or for a new one; `None`: the error is another.
+pub fn not_taken(pool: Option<&str>, error: &Error) -> Option<Failure> {
+    let Some(Place::Path(path)) = error.place() else { return None };
+    let path = path.display().to_string();
+    let words = |why| Failure::of_words(views::devices::refused(&path, pool, why));
+    Some(match error.kind() {
+        ErrorKind::DeviceRefused(why @ DeviceRefusal::Held(_)) => words(why).at(Stage::Opening),
+        ErrorKind::DeviceRefused(why) => words(why),
+        ErrorKind::Device => {
+            let failure = Failure::new(format!("cannot open '{path}'")).at(Stage::Opening);
+            failure.because(error.to_string())
+        }
+        _ => return None,
+    })
 }
 
 /// Why a layout makes no pool, or is not added to one; `doing` as for [`cannot`].
@@ -88,28 +87,6 @@ pub fn refused(doing: &str, pool: &str, error: impl Into<engine::Error>) -> Fail
             .hint("use '--allow-ashift-mismatch' to override"),
         _ => cannot(doing, pool, error),
     }
-}
-
-/// Another process of ours has it, and no server: that one does not end by itself.
-fn is_locked(path: &str) -> bool {
-    let process = devices::locked_by(&[PathBuf::from(path)]);
-    process.is_some_and(|process| !process.command.iter().any(|word| word == b"serve"))
-}
-
-/// Opens one device for this process alone.
-pub fn open(disks: &AnyDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
-    disks.claim(Path::new(path)).map_err(|e| match e.kind {
-        DeviceErrorKind::InUse => {
-            let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
-            let by = devices::use_by_system(Path::new(path)).map(|by| system_use(&by));
-            let holder = by.or_else(locked);
-            Failure::opening(path, "Device or resource busy")
-                .because(holder.unwrap_or_else(|| "another program writes to it".to_owned()))
-        }
-        _ => {
-            Failure::new(format!("cannot open '{path}'")).at(Stage::Opening).because(e.to_string())
-        }
-    })
 }
 
 /// The pool that uses the device with this label here: it is known, or served.

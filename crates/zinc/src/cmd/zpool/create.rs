@@ -1,6 +1,6 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
-use super::claim::{claim, refused};
+use super::claim::{not_taken, refused, with_claim};
 use super::listed;
 use super::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::args::divide;
@@ -94,9 +94,11 @@ impl Verb for Args {
         let (limits, of_root) = divided(session, &self.fs_properties)?;
         let making = self.making(session, layout, &of_root)?;
         let fail = |e: Error| refused("create", &self.pool, e);
-        making.check().map_err(fail)?;
+        let untaken = |e| not_taken(None, &e).unwrap_or_else(|| fail(e));
+        let devices = with_claim(session, self.force, self.how.wait, |claim| {
+            making.claim(claim).map_err(untaken)
+        })?;
         let layout = making.layout();
-        let devices = claim(session, layout, None, self.force, self.how.wait)?;
         if self.dry {
             let text = views::layout::text(layout, &self.pool, &[], &Default::default());
             ui::out(

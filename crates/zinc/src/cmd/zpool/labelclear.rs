@@ -7,8 +7,8 @@ use crate::session::Session;
 use engine::config::LabelConfig;
 use engine::devices::AnyDevices;
 use engine::layout::device_path;
-use engine::pools::{ClearLabels, Content, DeviceRefusal};
-use engine::{Error, ErrorKind};
+use engine::pools::{ClearLabels, Content, DeviceClaim, DeviceRefusal};
+use engine::{Error, ErrorKind, Rt};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool labelclear`.
@@ -24,7 +24,9 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let path = device_path(&self.device)?;
-        let device = claim::open(&AnyDevices::default(), &path)?;
+        let device = DeviceClaim::new(&Rt::real(), &AnyDevices::default()).open(path.as_ref());
+        let untaken = |e| claim::not_taken(None, &e).unwrap_or_else(|| e.into());
+        let device = device.map_err(untaken)?;
         let user = |label: &LabelConfig, is_spare| claim::user(session, label, is_spare);
         let clear = ClearLabels { force: self.force, user: &user };
         clear.run(path.as_ref(), &device).map_err(|e| refused(&path, &e))?;
