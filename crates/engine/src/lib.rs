@@ -143,6 +143,7 @@ mod members;
 mod new_pool;
 mod open_pool;
 mod orphans;
+mod owners;
 pub mod places;
 mod pool_facts;
 mod projects;

@@ -4,8 +4,12 @@
 
 use engine::datasets::{self, Create, Destroy, Holder, MakeClone, NewerSnapshots, Permissions};
 use engine::datasets::{Rename, permissions, snapshot};
+use engine::diff::Comparison;
+use engine::files::{QuotaKind, SpaceKind};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::permissions::{Action, Caller, Delegation};
-use engine::properties::{self, DatasetSetting};
+use engine::properties::{self, DatasetSetting, OwnerQuota};
+use engine::send::{Forms, Package, Scope};
 use engine::{ErrorKind, LivePool, NewPool, Progress, Refusal, Result};
 use std::path::Path;
 
@@ -55,6 +59,9 @@ fn set(pool: &LivePool, dataset: &str, property: &str, value: &str) -> Result<()
     properties::set(pool, &[DatasetSetting { dataset, property, value }])
 }
 
+const QUOTA: OwnerQuota =
+    OwnerQuota { kind: SpaceKind::User, what: QuotaKind::Space, owner: 7, value: 1 << 20 };
+
 /// Each operation with all that it needs, as `DATASET PERMISSION`.
 const NEEDS: &[(Step, &[&str])] = &[
     (("snapshot", |p| snapshot(p, &["tank/c@n"], false, Vec::new())), &["tank/c snapshot"]),
@@ -66,6 +73,10 @@ const NEEDS: &[(Step, &[&str])] = &[
     (
         ("create with a property", |p| Create::filesystem("tank/c/n")?.set("quota", "1M")?.run(p)),
         &["tank/c create", "tank/c mount", "tank/c quota"],
+    ),
+    (
+        ("create with a quota", |p| Create::filesystem("tank/c/n")?.limit(QUOTA).run(p)),
+        &["tank/c create", "tank/c mount", "tank/c userquota"],
     ),
     (
         ("create a volume", |p| Create::volume("tank/c/n", 1 << 20)?.run(p)),

@@ -10,6 +10,7 @@ use super::names::parent;
 use super::reserve;
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use crate::keys::{KeyOptions, RequiredKey, is_encrypted};
+use crate::owners::OwnerQuota;
 use crate::values::{self, number};
 use dsl::write::{NameKind, PropertyChange, RootKey, check_create, check_name};
 use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
@@ -47,6 +48,7 @@ pub struct Create {
     owner: (u64, u64),
     wish: KeyOptions,
     root_key: Option<RootKey>,
+    quotas: Vec<OwnerQuota>,
 }
 
 /// User and group of directories for which no others were named.
@@ -77,6 +79,7 @@ impl Create {
             owner: ROOT,
             wish: KeyOptions::default(),
             root_key: None,
+            quotas: Vec::new(),
         })
     }
 
@@ -135,6 +138,13 @@ impl Create {
             }
         }
         Ok(self)
+    }
+
+    /// Gives a file system this quota of an owner of files: there is no file in it before.
+    #[must_use]
+    pub fn limit(mut self, quota: OwnerQuota) -> Self {
+        self.quotas.push(quota);
+        self
     }
 
     /// The key that it needs of its own: where that is `Some`, [`Self::with_key`] gives it.
@@ -252,7 +262,8 @@ impl Create {
     /// Makes it; durable when this returns.
     ///
     /// # Errors
-    /// It was not made. Missing parents may have been made.
+    /// It was not made, or cannot have a quota of an owner and was destroyed again. Missing parents
+    /// may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         if self.is_done(pool.view()) {
             return Ok(());
@@ -261,6 +272,7 @@ impl Create {
             make_above(pool, &self.name, self.owner)?;
         }
         self.check(pool.view())?;
+        OwnerQuota::check_new(pool, (&self.name, self.kind()), &self.quotas)?;
         if self.root_key.is_none() && self.required_key(pool.view())?.is_some() {
             return Err(Error::new(ErrorKind::NoKey).at(Place::Dataset(self.name.clone())));
         }
@@ -272,7 +284,8 @@ impl Create {
                 names_below(&dsl, parent(&self.name), &changes)?
             };
             let new = owned(new, self.owner);
-            return Ok(pool.create_filesystem_as(&self.name, new, changes, encryption)?);
+            pool.create_filesystem_as(&self.name, new, changes, encryption)?;
+            return OwnerQuota::set_new(pool, &self.name, &self.quotas);
         };
         if let Some(bytes) = self.reserves(pool.view()) {
             changes.push(values::number_change("refreservation", bytes));

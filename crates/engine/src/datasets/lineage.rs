@@ -7,6 +7,7 @@ use super::reserve::whole_volume;
 use super::upgrade::upgrade;
 use crate::error::{Error, Place, Result, Rule};
 use crate::keys::is_of_key;
+use crate::owners::OwnerQuota;
 use crate::values;
 use dsl::{DatasetKind, Refusal};
 use pool::Pool;
@@ -32,6 +33,7 @@ pub struct MakeClone {
     origin: String,
     name: String,
     properties: Vec<(String, String)>,
+    quotas: Vec<OwnerQuota>,
     parents: bool,
 }
 
@@ -43,7 +45,8 @@ impl MakeClone {
     pub fn new(origin: &str, name: &str) -> Result<Self> {
         one_pool(origin, name)?;
         let (origin, name) = (origin.to_owned(), name.to_owned());
-        Ok(Self { origin, name, properties: Vec::new(), parents: false })
+        let (properties, quotas) = (Vec::new(), Vec::new());
+        Ok(Self { origin, name, properties, quotas, parents: false })
     }
 
     /// Gives it a property, from a text as users write it. It is judged when the clone is made:
@@ -51,6 +54,13 @@ impl MakeClone {
     #[must_use]
     pub fn set(mut self, property: &str, value: &str) -> Self {
         self.properties.push((property.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Gives a clone of a file system this quota of an owner of files, beside those of its origin.
+    #[must_use]
+    pub fn limit(mut self, quota: OwnerQuota) -> Self {
+        self.quotas.push(quota);
         self
     }
 
@@ -64,7 +74,8 @@ impl MakeClone {
     /// Makes it; durable when this returns.
     ///
     /// # Errors
-    /// It was not made. Missing parents may have been made.
+    /// It was not made, or cannot have a quota of an owner and was destroyed again. Missing parents
+    /// may have been made.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         let (origin, kind) = {
             let dsl = pool.view().datasets();
@@ -107,12 +118,14 @@ impl MakeClone {
                 return Err(dsl::Error::refused(&self.name, Refusal::NewerVersion(has)).into());
             }
         }
+        OwnerQuota::check_new(pool, (&self.name, kind), &self.quotas)
+            .map_err(|e| below_missing(&self.name, e))?;
         let made = pool.clone_snapshot(&self.origin, &self.name, changes);
         made.map_err(|e| below_missing(&self.name, e.into()))?;
-        match wanted {
-            Some(wanted) => upgrade(pool, &[&self.name], false, wanted).map(drop),
-            None => Ok(()),
+        if let Some(wanted) = wanted {
+            upgrade(pool, &[&self.name], false, wanted)?;
         }
+        OwnerQuota::set_new(pool, &self.name, &self.quotas)
     }
 }
 

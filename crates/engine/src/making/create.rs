@@ -5,6 +5,7 @@ use super::name::check_new_name;
 use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::import_list::{ImportEntry, ImportList, check_name_is_free};
 use crate::layout::Layout;
+use crate::owners::OwnerQuota;
 use crate::properties::compatibility::FeatureSet;
 use crate::properties::pool::PoolSetting;
 use pool::live::{
@@ -47,6 +48,7 @@ pub struct CreatePool {
     options: CreateOptions,
     despite_mismatch: bool,
     name_for_now: Option<String>,
+    quotas: Vec<OwnerQuota>,
 }
 
 impl CreatePool {
@@ -54,7 +56,8 @@ impl CreatePool {
     #[must_use]
     pub fn new(layout: Layout, options: CreateOptions) -> Self {
         let options = CreateOptions { tops: layout.tops.clone(), ..options };
-        Self { layout, options, despite_mismatch: false, name_for_now: None }
+        let quotas = Vec::new();
+        Self { layout, options, despite_mismatch: false, name_for_now: None, quotas }
     }
 
     /// Also of vdevs that survive unequal losses, or of unequal devices.
@@ -108,6 +111,13 @@ impl CreatePool {
     #[must_use]
     pub fn set_root(mut self, name: &str, value: &str) -> Self {
         self.options.fs_properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a quota of an owner of files of its root file system.
+    #[must_use]
+    pub fn limit_root(mut self, quota: OwnerQuota) -> Self {
+        self.quotas.push(quota);
         self
     }
 
@@ -168,6 +178,15 @@ impl CreatePool {
         Ok(())
     }
 
+    /// Takes the devices of its layout.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`] and [`DeviceClaim::take`].
+    pub fn claim(&self, claim: &DeviceClaim<'_>) -> Result<Devices> {
+        self.check()?;
+        claim.take(&self.layout, None)
+    }
+
     fn named(&self, e: Error) -> Error {
         e.at(Place::Pool(self.options.name.clone()))
     }
@@ -178,15 +197,6 @@ impl CreatePool {
     ///
     /// # Errors
     /// Those of [`Self::run`], another pool has the name, or it cannot be added to the list.
-    /// Takes the devices of its layout.
-    ///
-    /// # Errors
-    /// Those of [`Self::check`] and [`DeviceClaim::take`].
-    pub fn claim(&self, claim: &DeviceClaim<'_>) -> Result<Devices> {
-        self.check()?;
-        claim.take(&self.layout, None)
-    }
-
     pub fn run_listed<'d>(
         &self,
         rt: &Rt,
@@ -204,7 +214,8 @@ impl CreatePool {
         })
     }
 
-    /// Makes it on these devices, which are those of the layout, with its spares and cache devices.
+    /// Makes it on these devices, which are those of the layout ([`Self::claim`]), with its spares,
+    /// cache devices and quotas.
     /// Labels that were written are cleared when that fails. It is on no list.
     ///
     /// # Errors
@@ -213,9 +224,10 @@ impl CreatePool {
         self.check()?;
         let made = CreatedPool { pool: create(rt, &self.options, devices)?, devices };
         let Layout { spares, cache, .. } = &self.layout;
-        made.complete(|pool| match pool.add_aux(spares, cache, devices) {
-            Ok(()) => Ok(CreatedPool { pool, devices }),
-            Err(e) => Err(e.into()),
+        made.complete(|pool| {
+            pool.add_aux(spares, cache, devices)?;
+            OwnerQuota::set_all(&pool, pool.name(), &self.quotas)?;
+            Ok(CreatedPool { pool, devices })
         })
     }
 }

@@ -1,15 +1,14 @@
 //! Properties of datasets: from texts as users write them to changes of the pool.
 
 pub mod compatibility;
-mod owners;
 pub mod pool;
 mod set;
 pub mod vdev;
 
-pub use owners::{OwnerFigure, OwnerQuota, is_default_quota, owner_property, parse_owner};
 pub(crate) use set::check_keylocation;
-pub use set::{DatasetSetting, Inherit, set};
+pub use set::{DatasetSetting, Inherit, check_once, set, set_with_quotas};
 
+pub use crate::owners::{OwnerFigure, OwnerQuota, is_default_quota, owner_property, parse_owner};
 pub use crate::values::{number, parse, parse_all};
 
 use ::pool::Pool;

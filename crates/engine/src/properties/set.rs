@@ -4,14 +4,16 @@
 //! reservation for all of it follows; `refreservation=auto` is worked out; where a key is can
 //! be said only of what has one of its own; and the version of a file system is in it.
 
-use crate::datasets::{Upgraded, heads_of, reserved, upgrade, whole_volume};
-use crate::error::{Error, Place, Result, Rule};
+use crate::datasets::{heads_of, reserved, upgrade, whole_volume};
+use crate::error::{Error, ErrorKind, Place, Result, Rule};
 use crate::keys::check_location;
+use crate::owners::OwnerQuota;
 use crate::values::{number, number_change, numeric, parse};
 use dsl::write::PropertyChange;
 use dsl::{Dataset, DatasetKind, Dsl, Refusal};
 use ondisk::props::{find_dataset, is_user_property};
 use pool::live::LivePool;
+use std::collections::HashSet;
 
 /// A property of a dataset that is to be set.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +26,7 @@ pub struct DatasetSetting<'a> {
     pub value: &'a str,
 }
 
-/// Sets properties, all in one txg but for the sizes of volumes, which change first. The first that
-/// is refused ends it; those before it are set.
+/// Sets properties: [`set_with_quotas`] without quotas.
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
@@ -38,18 +39,94 @@ pub struct DatasetSetting<'a> {
 /// ```
 ///
 /// # Errors
-/// A value cannot be had: the dataset is the error's operand. Or the pool refuses it now.
+/// Those of [`set_with_quotas`].
 pub fn set(pool: &LivePool, settings: &[DatasetSetting<'_>]) -> Result<()> {
-    let mut changes = Vec::new();
-    for setting in settings {
-        let one = one(pool, setting).map_err(|e| e.of(setting.dataset))?;
-        changes.extend(one.map(|change| (setting.dataset.to_owned(), change)));
-    }
-    Ok(pool.set_properties(changes)?)
+    set_with_quotas(pool, settings, &[])
 }
 
-/// What is left to be changed for one setting.
-fn one(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Option<PropertyChange>> {
+/// Sets properties of datasets, and quotas of owners of files in these file systems, in this order:
+/// all are judged, and one that cannot be had leaves all as they were; sizes of volumes and
+/// versions of file systems are changed; all other properties, in one txg; the quotas. It is
+/// durable when this returns.
+///
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// use engine::files::{QuotaKind, SpaceKind};
+/// use engine::properties::{DatasetSetting, OwnerQuota, set_with_quotas};
+///
+/// let (kind, what) = (SpaceKind::User, QuotaKind::Space);
+/// let quota = OwnerQuota { kind, what, owner: 1000, value: 1 << 30 };
+/// let atime = DatasetSetting { dataset: "tank", property: "atime", value: "off" };
+/// set_with_quotas(&pool, &[atime], &[("tank", quota)])?;
+/// let users = pool.filesystem("tank")?.space(kind)?;
+/// assert!(users.iter().any(|user| user.id == 1000 && user.quota == Some(1 << 30)));
+/// # Ok::<(), engine::Error>(())
+/// ```
+///
+/// # Errors
+/// A value cannot be had, or one property of a dataset is given two: the dataset is the error's
+/// operand. Or the pool refuses it now: what comes before in that order is set.
+pub fn set_with_quotas(
+    pool: &LivePool,
+    settings: &[DatasetSetting<'_>],
+    quotas: &[(&str, OwnerQuota)],
+) -> Result<()> {
+    check_once(settings, quotas)?;
+    let mut steps = Vec::new();
+    for setting in settings {
+        let step = judge(pool, setting).map_err(|e| e.of(setting.dataset))?;
+        steps.push((setting.dataset, step));
+    }
+    // What a volume reserves depends on its size.
+    steps.sort_by_key(|(_, step)| !matches!(step, Step::Resize(..)));
+    for (dataset, quota) in quotas {
+        let fits = pool.filesystem_to_set(dataset, &quota.property());
+        fits.map_err(|e| Error::from(e).of(dataset))?;
+    }
+    let mut changes = Vec::new();
+    for (name, step) in steps {
+        let change = step.take(pool).map_err(|e| e.of(name))?;
+        changes.extend(change.map(|change| (name.to_owned(), change)));
+    }
+    pool.set_properties(changes)?;
+    for (dataset, quota) in quotas {
+        quota.set_unsynced(pool, dataset).map_err(|e| e.of(dataset))?;
+    }
+    if quotas.is_empty() { Ok(()) } else { Ok(pool.sync()?) }
+}
+
+/// Refuses two values for one property of a dataset, under whichever of its names. For programs
+/// that prepare for the change ([`set_with_quotas`]).
+///
+/// # Errors
+/// There are two.
+pub fn check_once(settings: &[DatasetSetting<'_>], quotas: &[(&str, OwnerQuota)]) -> Result<()> {
+    let full = |name: &str| find_dataset(name).map_or(name, |p| p.name).to_owned();
+    let names = settings.iter().map(|one| (one.dataset, full(one.property)));
+    let mut seen = HashSet::new();
+    for (dataset, name) in names.chain(quotas.iter().map(|(of, quota)| (*of, quota.property()))) {
+        if !seen.insert((dataset, name.clone())) {
+            let twice = ErrorKind::Refused(Refusal::SetTwice(name.clone()));
+            return Err(Error::new(twice).at(Place::Property(name)).of(dataset));
+        }
+    }
+    Ok(())
+}
+
+/// What setting a property does, when nothing is known to keep it from being done.
+enum Step {
+    /// A value in a table.
+    Store(PropertyChange),
+    /// A volume gets this size.
+    Resize(Box<Dataset>, u64),
+    /// A volume reserves what it takes to write all of it.
+    Reserve(String),
+    /// A file system gets this version.
+    Upgrade(String, u64),
+}
+
+/// Judges a setting; nothing is changed.
+fn judge(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Step> {
     let DatasetSetting { property, value, .. } = *setting;
     let (dataset, kind) = {
         let dsl = pool.view().datasets();
@@ -62,36 +139,50 @@ fn one(pool: &LivePool, setting: &DatasetSetting<'_>) -> Result<Option<PropertyC
         return Err(Error::against(Rule::OnSnapshot).at(at));
     }
     let property = find_dataset(property).map_or(property, |p| p.name);
-    match (property, kind) {
-        ("volsize", DatasetKind::Volume) => {
-            let change = parse(property, value, kind, false)?;
-            resize(pool, &dataset, number(&[change], property).unwrap_or(0))
-        }
-        ("refreservation", DatasetKind::Volume) if value == "auto" => {
-            whole_volume(pool, &dataset).map(Some)
+    if (property, kind, value) == ("refreservation", DatasetKind::Volume, "auto") {
+        return Ok(Step::Reserve(dataset.name));
+    }
+    let change = parse(property, value, kind, false)?;
+    let number = |change| number(&[change], property).unwrap_or(0);
+    Ok(match (property, kind) {
+        ("volsize", DatasetKind::Volume) => Step::Resize(Box::new(dataset), number(change)),
+        ("version", DatasetKind::Filesystem) => {
+            let wanted = number(change);
+            refuse_older(pool, &dataset, wanted)?;
+            Step::Upgrade(dataset.name, wanted)
         }
         ("keylocation", _) => {
-            let change = parse(property, value, kind, false)?;
             check_location(value)?;
             let dsl = pool.view().datasets();
             check_keylocation(&dsl, &dataset, value)?;
-            Ok(Some(change))
+            Step::Store(change)
         }
-        ("version", DatasetKind::Filesystem) => {
-            let change = parse(property, value, kind, false)?;
-            let wanted = number(&[change], property).unwrap_or(0);
-            refuse_older(&upgrade(pool, &[&dataset.name], false, wanted)?)?;
-            Ok(None)
+        _ => Step::Store(change),
+    })
+}
+
+impl Step {
+    /// Does what is not a value in a table; what is left to be stored.
+    fn take(self, pool: &LivePool) -> Result<Option<PropertyChange>> {
+        match self {
+            Self::Store(change) => Ok(Some(change)),
+            Self::Resize(dataset, size) => resize(pool, &dataset, size),
+            Self::Reserve(name) => {
+                // As it is by now: it may have another size.
+                let dataset = pool.view().datasets().by_name(&name)?;
+                whole_volume(pool, &dataset).map(Some)
+            }
+            Self::Upgrade(name, version) => upgrade(pool, &[name], false, version).map(|_| None),
         }
-        _ => parse(property, value, kind, false).map(Some),
     }
 }
 
 /// A version never becomes less.
-fn refuse_older(done: &Upgraded) -> Result<()> {
-    match done.newer.first() {
-        Some((name, has)) => Err(dsl::Error::refused(name, Refusal::NewerVersion(*has)).into()),
-        None => Ok(()),
+fn refuse_older(pool: &LivePool, dataset: &Dataset, wanted: u64) -> Result<()> {
+    let has = numeric(&pool.view().datasets(), dataset, "version")?;
+    match has > wanted {
+        true => Err(dsl::Error::refused(&dataset.name, Refusal::NewerVersion(has)).into()),
+        false => Ok(()),
     }
 }
 

@@ -136,6 +136,15 @@ impl LivePool {
         self.check_permission(&[Need::To(action, name.to_owned())])
     }
 
+    /// Refuses a user who may not give this property to a dataset that it is about to make. For
+    /// properties that are set once it is there.
+    ///
+    /// # Errors
+    /// It may not, or there is nothing above the dataset.
+    pub fn permit_new_property(&self, name: &str, property: &str) -> Result<()> {
+        self.check_permission(&[Need::NewProperty(name.to_owned(), property.to_owned())])
+    }
+
     /// Refuses a user who does not have all of this.
     pub(super) fn check_permission(&self, needs: &[Need]) -> Result<()> {
         let Some(DelegatedUser { caller, .. }) = &self.behalf else { return Ok(()) };

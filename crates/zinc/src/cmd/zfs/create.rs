@@ -1,7 +1,7 @@
 //! `zinc zfs create`: file systems and volumes.
 
 use super::changes::Target;
-use super::owners::{divided, set_limits};
+use super::owners::divided;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::keys::{key_at, load_for};
@@ -77,7 +77,7 @@ impl Verb for Args {
             None => divided(session, &self.properties)?,
             Some(_) => (Vec::new(), self.properties.clone()),
         };
-        let mut new = self.new_dataset(properties)?;
+        let mut new = limits.into_iter().fold(self.new_dataset(properties)?, Create::limit);
         if session.user() != 0 {
             // Where the pool is an ordinary user's, so are its file systems.
             new = new.owned_by(session.user(), session.group());
@@ -101,10 +101,7 @@ impl Verb for Args {
             } else if new.uses_key_above(pool.view()) {
                 load_for(session, pool, &self.name, true)?;
             }
-            let make = || {
-                new.run(pool).map_err(fail)?;
-                set_limits(pool, &self.name, &limits)
-            };
+            let make = || new.run(pool).map_err(fail);
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
                 false => with_created(session, &self.name, make),

@@ -1,7 +1,7 @@
 //! `zinc zfs rollback`, `clone`, `promote` and `rename`: what happens to a dataset and its line of
 //! snapshots.
 
-use super::owners::{divided, set_limits};
+use super::owners::divided;
 use crate::args::divide;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -135,11 +135,9 @@ impl Verb for MakeClone {
             let (property, value) = divide(text)?;
             clone = clone.set(property, value);
         }
+        clone = limits.into_iter().fold(clone, datasets::MakeClone::limit);
         let code = self.live.change(session, from, |pool| {
-            let make = || {
-                clone.run(pool).map_err(fail)?;
-                set_limits(pool, name, &limits)
-            };
+            let make = || clone.run(pool).map_err(fail);
             match self.unmounted {
                 true => make().map(|()| ExitCode::SUCCESS),
                 false => with_created(session, name, make),

@@ -1,9 +1,7 @@
 //! Quotas of users, groups and projects: `userquota@NAME=SIZE` and their like.
 
 use crate::failure::Failure;
-use crate::refusals::cannot;
 use crate::session::Session;
-use engine::LivePool;
 use engine::properties::OwnerQuota;
 use views::datasets::owners::{self, NoLimit};
 
@@ -42,13 +40,4 @@ pub fn divided(
         }
     }
     Ok((limits, others))
-}
-
-/// Sets limits of a file system.
-///
-/// # Errors
-/// The first that cannot be set.
-pub fn set_limits(pool: &LivePool, name: &str, limits: &[OwnerQuota]) -> Result<(), Failure> {
-    let set = |limit: &OwnerQuota| limit.set(pool, name);
-    limits.iter().try_for_each(set).map_err(|e| cannot("set property for", name, e))
 }

@@ -80,34 +80,26 @@ impl Verb for Set {
         }
         one_pool(&names)?;
         settings.iter().try_for_each(|setting| refuse_unwritten(first, setting))?;
-        for (at, setting) in settings.iter().enumerate() {
-            let (property, _) = divide(setting)?;
-            let is_same = |other: &&String| divide(other).is_ok_and(|(name, _)| name == property);
-            if settings.iter().take(at).any(is_same) {
-                let what = format!("property '{property}' specified multiple times");
-                return Err(Failure::usage(what));
-            }
-        }
-        let (mut all, mut limits) = (Vec::new(), Vec::new());
-        for dataset in &names {
+        let (mut all, mut quotas) = (Vec::new(), Vec::new());
+        // A dataset that is named twice is one.
+        let seen = |at: usize| names[..at].contains(&names[at]);
+        for dataset in (0..names.len()).filter(|at| !seen(*at)).map(|at| names[at].as_str()) {
             for setting in &settings {
                 let (property, value) = divide(setting)?;
                 match limit(session, property, value)? {
-                    Some(limit) => limits.push((dataset, limit)),
+                    Some(quota) => quotas.push((dataset, quota)),
                     None => all.push(DatasetSetting { dataset, property, value }),
                 }
             }
         }
+        let fail = |e| cannot("set property for", first, e);
+        // Before anything is unmounted for the change.
+        properties::check_once(&all, &quotas).map_err(fail)?;
         let values: Vec<_> = all.iter().map(|one| (one.property, Some(one.value))).collect();
         let changes = Changes { names: &names, values: &values, stays: self.unmounted };
         let code = self.live.change(session, first, |pool| {
             with_properties(session, &changes, || {
-                let done = properties::set(pool, &all);
-                done.map_err(|e| cannot("set property for", first, e))?;
-                limits.iter().try_for_each(|(dataset, limit)| {
-                    let done = limit.set(pool, dataset);
-                    done.map_err(|e| cannot("set property for", dataset, e))
-                })
+                properties::set_with_quotas(pool, &all, &quotas).map_err(fail)
             })
         })?;
         stored_only::note(session, settings);

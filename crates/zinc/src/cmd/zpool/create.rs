@@ -6,7 +6,7 @@ use super::settings::{self, CacheEntryOptions, PoolSetting};
 use crate::args::divide;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
-use crate::cmd::zfs::owners::{divided, set_limits};
+use crate::cmd::zfs::owners::divided;
 use crate::failure::Failure;
 use crate::keys::key_at;
 use crate::live::{LiveOptions, invocation, print_txgs};
@@ -93,6 +93,7 @@ impl Verb for Args {
         let layout = layout::parse(&self.vdevs)?;
         let (limits, of_root) = divided(session, &self.fs_properties)?;
         let making = self.making(session, layout, &of_root)?;
+        let making = limits.into_iter().fold(making, CreatePool::limit_root);
         let fail = |e: Error| refused("create", &self.pool, e);
         let untaken = |e| not_taken(None, &e).unwrap_or_else(|| fail(e));
         let devices = with_claim(session, self.force, self.how.wait, |claim| {
@@ -110,10 +111,8 @@ impl Verb for Args {
         let prices = crate::cmd::far::prices(session, None)?;
         let made = making.run_listed(&Rt::real(), &devices, &list).map_err(fail)?;
         let shown = print_txgs(session, made.pool(), &self.how);
-        let limited = set_limits(made.pool(), name, &limits);
         made.close(&list).map_err(fail)?;
         drop(devices);
-        limited?;
         if let Some(text) = views::far::advice(layout, &prices) {
             ui::error(session, &text);
         }

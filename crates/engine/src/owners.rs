@@ -1,7 +1,7 @@
 //! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
 
 use crate::error::Result;
-use dsl::{Dataset, Dsl, Property, Source};
+use dsl::{Dataset, DatasetKind, Dsl, Property, Refusal, Source};
 use pool::live::LivePool;
 use zpl::write::QuotaKind;
 use zpl::{Filesystem, SpaceKind, SpaceRow};
@@ -112,22 +112,69 @@ pub struct OwnerQuota {
 }
 
 impl OwnerQuota {
+    /// The name of the property, with the number of the owner.
+    #[must_use]
+    pub fn property(&self) -> String {
+        let figure = match self.what {
+            QuotaKind::Space => OwnerFigure::Quota,
+            QuotaKind::Objects => OwnerFigure::ObjectQuota,
+        };
+        let word = |found: Option<&'static str>| found.unwrap_or_default();
+        let kind = word(KINDS.iter().find(|(_, k)| *k == self.kind).map(|(word, _)| *word));
+        let figure = word(FIGURES.iter().find(|(_, f)| *f == figure).map(|(word, _)| *word));
+        format!("{kind}{figure}@{}", self.owner)
+    }
+
     /// Sets it for a file system. Durable when this returns.
     ///
     /// # Errors
     /// It is not a file system.
     pub fn set(&self, pool: &LivePool, dataset: &str) -> Result<()> {
-        let Self { kind, what, owner, value } = *self;
-        let figure = match what {
-            QuotaKind::Space => OwnerFigure::Quota,
-            QuotaKind::Objects => OwnerFigure::ObjectQuota,
-        };
-        let word = |found: Option<&'static str>| found.unwrap_or_default();
-        let kind_name = word(KINDS.iter().find(|(_, k)| *k == kind).map(|(word, _)| *word));
-        let figure_name = word(FIGURES.iter().find(|(_, f)| *f == figure).map(|(word, _)| *word));
-        let property = format!("{kind_name}{figure_name}@{owner}");
-        pool.filesystem_to_set(dataset, &property)?.set_quota(kind, what, owner, value)?;
+        Self::set_all(pool, dataset, std::slice::from_ref(self))
+    }
+
+    /// Sets several for a file system, in their order. Durable when this returns.
+    ///
+    /// # Errors
+    /// It is not a file system, or cannot have one of them: those before it are set.
+    pub fn set_all(pool: &LivePool, dataset: &str, all: &[Self]) -> Result<()> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        all.iter().try_for_each(|quota| quota.set_unsynced(pool, dataset))?;
         Ok(pool.sync()?)
+    }
+
+    /// Sets it; durable with its txg.
+    pub(crate) fn set_unsynced(&self, pool: &LivePool, dataset: &str) -> Result<()> {
+        let Self { kind, what, owner, value } = *self;
+        let fs = pool.filesystem_to_set(dataset, &self.property())?;
+        Ok(fs.set_quota(kind, what, owner, value)?)
+    }
+
+    /// Refuses what a new dataset cannot have, and a user who may not give it that.
+    pub(crate) fn check_new(
+        pool: &LivePool,
+        (dataset, kind): (&str, DatasetKind),
+        all: &[Self],
+    ) -> Result<()> {
+        for quota in all {
+            if kind == DatasetKind::Volume {
+                let why = Refusal::NotHere(quota.property());
+                return Err(dsl::Error::refused(dataset, why).into());
+            }
+            pool.permit_new_property(dataset, &quota.property())?;
+        }
+        Ok(())
+    }
+
+    /// Sets several for a file system that was made for them. One that cannot have them is
+    /// destroyed again, as far as the user may do that.
+    pub(crate) fn set_new(pool: &LivePool, dataset: &str, all: &[Self]) -> Result<()> {
+        Self::set_all(pool, dataset, all).inspect_err(|_| {
+            // It is what failed first that is of interest.
+            let _ = pool.destroy_dataset(dataset);
+        })
     }
 }
 
