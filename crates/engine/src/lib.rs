@@ -148,10 +148,11 @@ pub mod places;
 mod pool_facts;
 mod projects;
 pub mod properties;
+mod reading;
 pub mod receive;
+mod record;
 pub mod recording;
 mod remove;
-mod record;
 pub mod replay;
 pub mod rescue;
 pub mod select;
@@ -526,9 +527,9 @@ pub mod pools {
         Busy, ByName, NoWriters, PoolSearch, WaitUpTo, Waiter, check_when_free,
         mark_destroyed_when_free, open_when_free, wait_for_writers,
     };
+    pub use crate::end_pool::{Closed, EndObserver, EndPool, Ended, PoolEnd};
     pub use crate::import::{
         DeviceNote, Import, ImportIssue, ImportPlan, ImportReason, ImportTop, ImportTree,
-    pub use crate::end_pool::{Closed, EndObserver, EndPool, Ended, PoolEnd};
         ImportVdev, ImportVerdict, ImportedPool, Rewind, RewindReach, denied_devices,
     };
     pub use crate::import_list::{
@@ -544,9 +545,9 @@ pub mod pools {
     };
     pub use crate::pool_facts::{PoolFacts, ShortDevice, error_counts, has_rotating_disks};
     pub use crate::pool_facts::{newer_txg, read_only_devices};
+    pub use crate::record::record_change;
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
-    pub use crate::record::record_change;
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,

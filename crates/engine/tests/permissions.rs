@@ -354,6 +354,26 @@ fn what_reads_asks_as_well_and_promoting_asks_for_both() {
 }
 
 #[test]
+fn what_is_sent_or_compared_needs_a_permission_and_stays_meanwhile() {
+    let pool = pool();
+    let (ann, view) = (as_user(&pool, ANN), pool.look().unwrap());
+    let (forms, scope) = (Forms::default(), Scope::default());
+    let package = || Package::plan(&view, "tank/c@s", None, forms, &scope).unwrap();
+    let states = || Comparison::new("tank/c@s", None).unwrap();
+    denied(package().held_in(&ann));
+    denied(states().held_in(&ann));
+    allow(&pool, "tank/c", Holder::User(ANN), &["send", "diff"]);
+    let destroy = || pool.destroy_snapshots(&["tank/c@s".to_owned()], false);
+    let sent = package().held_in(&ann).unwrap();
+    assert!(destroy().is_err());
+    drop(sent);
+    let compared = states().held_in(&ann).unwrap();
+    assert!(destroy().is_err());
+    drop(compared);
+    destroy().unwrap();
+}
+
+#[test]
 fn limits_count_for_users() {
     let pool = pool();
     pool.view().dsl().ignore_limits();

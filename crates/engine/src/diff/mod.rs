@@ -26,8 +26,10 @@ pub use volume::VolumeDiff;
 
 use crate::error::{Error, Hint, Place, Result, Rule};
 use crate::inventory::OpenObjset;
-use dsl::{Dataset, Dsl, PropertyContext};
+use crate::reading::lease;
+use dsl::{Action, Dataset, Dsl, PropertyContext};
 use pool::Pool;
+use pool::live::{InUse, LivePool};
 use rt::Progress;
 use side::Side;
 use std::collections::{VecDeque, btree_set};
@@ -91,32 +93,82 @@ pub struct Diff<'a> {
     objects: btree_set::IntoIter<u64>,
     found: VecDeque<Change>,
     progress: &'a Progress,
+    _in_use: Vec<InUse>,
 }
 
-impl<'a> Diff<'a> {
-    /// Compares the snapshot `from` with `to`: a later snapshot (`@NAME` of the same file system),
-    /// the file system itself, which is the default, or a clone. `open` opens the later state. When
-    /// cancelled, it ends with an error.
+/// Two states of a file system that are to be compared, by their names.
+///
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// use engine::diff::Comparison;
+///
+/// engine::datasets::snapshot(&pool, &["tank@before"], false, Vec::new())?;
+/// let states = Comparison::new("tank@before", None)?.held_in(&pool)?;
+/// assert_eq!(states.later(), "tank");
+/// let progress = engine::Progress::new();
+/// let on_disk = |dataset: &engine::Dataset| Ok(pool.view().datasets().objset(dataset)?);
+/// assert_eq!(states.run(pool.view(), &on_disk, &progress)?.count(), 0);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub struct Comparison {
+    from: String,
+    to: String,
+    in_use: Vec<InUse>,
+}
+
+impl Comparison {
+    /// The snapshot `from`, and `to`: a later snapshot (`@NAME` of the same file system), the file
+    /// system itself, which is the default, or a clone.
+    ///
+    /// # Errors
+    /// The first is not the name of a snapshot.
+    pub fn new(from: &str, to: Option<&str>) -> Result<Self> {
+        let Some((path, _)) = from.split_once('@') else {
+            let error = Error::against(Rule::SnapshotName).at(Place::Dataset(from.to_owned()));
+            return Err(error.with_hint(Hint::NameSnapshot));
+        };
+        let to = match to {
+            None => path.to_owned(),
+            Some(short) if short.starts_with('@') => format!("{path}{short}"),
+            Some(name) => name.to_owned(),
+        };
+        Ok(Self { from: from.to_owned(), to, in_use: Vec::new() })
+    }
+
+    /// The full name of the later state.
+    #[must_use]
+    pub fn later(&self) -> &str {
+        &self.to
+    }
+
+    /// For a pool that this process has open for writing, by the handle of the user who is to see
+    /// the changes ([`LivePool::on_behalf_of`]): it needs the permission to compare both, and
+    /// neither is destroyed as long as it is read.
+    ///
+    /// # Errors
+    /// There is no permission, or one is not there: it is the error's operand.
+    pub fn held_in(mut self, pool: &LivePool) -> Result<Self> {
+        let names = [self.from.as_str(), self.to.as_str()];
+        self.in_use = lease(pool, Action::Diff, &names, names)?;
+        Ok(self)
+    }
+
+    /// Compares them, as they are in `pool`; `open` opens the later state. When cancelled, it ends
+    /// with an error.
     ///
     /// # Errors
     /// They are not on one line, or cannot be read.
-    pub fn new(
+    pub fn run<'a>(
+        self,
         pool: &Pool,
-        from: &str,
-        to: Option<&str>,
         open: &OpenObjset<'_>,
         progress: &'a Progress,
-    ) -> Result<Self> {
-        let at = |name: &str| Place::Dataset(name.to_owned());
-        let Some((path, _)) = from.split_once('@') else {
-            let error = Error::against(Rule::SnapshotName).at(at(from));
-            return Err(error.with_hint(Hint::NameSnapshot));
-        };
-        let to = later_name(path, to);
+    ) -> Result<Diff<'a>> {
+        let Self { from, to, in_use } = self;
         let dsl = pool.datasets();
-        let (earlier, later) = (dsl.by_name(from)?, dsl.by_name(&to)?);
+        let (earlier, later) = (dsl.by_name(&from)?, dsl.by_name(&to)?);
         if !is_ancestor(&dsl, &earlier, &later)? {
-            let error = Error::against(Rule::NotEarlier).at(at(from));
+            let error = Error::against(Rule::NotEarlier).at(Place::Dataset(from));
             return Err(error.with_hint(Hint::OlderFirst));
         }
         let prefix = mount_point(&dsl, &later)?;
@@ -128,7 +180,23 @@ impl<'a> Diff<'a> {
         let later = Side::new(Filesystem::open(open(&later)?)?, prefix, progress);
         let objects = objects::changed(earlier.objset(), later.objset(), since, progress)?;
         let (objects, found) = (objects.into_iter(), VecDeque::new());
-        Ok(Self { earlier, later, name, objects, found, progress })
+        Ok(Diff { earlier, later, name, objects, found, progress, _in_use: in_use })
+    }
+}
+
+impl<'a> Diff<'a> {
+    /// [`Comparison`], of a pool that nothing changes meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Comparison::new`] and [`Comparison::run`].
+    pub fn new(
+        pool: &Pool,
+        from: &str,
+        to: Option<&str>,
+        open: &OpenObjset<'_>,
+        progress: &'a Progress,
+    ) -> Result<Self> {
+        Comparison::new(from, to)?.run(pool, open, progress)
     }
 
     /// The name of the later state.
@@ -144,16 +212,6 @@ impl<'a> Diff<'a> {
         let changes = compare(was, is).into_iter();
         self.found.extend(changes.map(|(kind, file)| Change { object, kind, file }));
         Ok(())
-    }
-}
-
-/// The full name of the later state.
-#[must_use]
-pub fn later_name(path: &str, to: Option<&str>) -> String {
-    match to {
-        None => path.to_owned(),
-        Some(short) if short.starts_with('@') => format!("{path}{short}"),
-        Some(name) => name.to_owned(),
     }
 }
 

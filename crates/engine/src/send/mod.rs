@@ -39,14 +39,16 @@ pub use resume::snapshot_of;
 pub use scope::Scope;
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
+use crate::reading::lease;
 use dmu::{Objset, SealedStore};
-use dsl::{CRYPT_KEYDATA, Dataset, Dsl, SealedKey, SealedStream};
+use dsl::{Action, CRYPT_KEYDATA, Dataset, Dsl, SealedKey, SealedStream};
 use emit::Emit;
 use ondisk::bookmark::Bookmark;
 use ondisk::nvlist::{Encoding, NvList, NvValue, Packing};
 use ondisk::stream::{Begin, KIND_SNAPSHOT, MAGIC, begin_flag, feature};
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_SA, master};
 use ondisk::{DslDataset, Endian, ObjsetKind};
+use pool::live::{InUse, LivePool};
 use pool::{Datasets, Pool};
 use resume::Start;
 use rt::Progress;
@@ -110,6 +112,7 @@ pub struct Send<'a> {
     start: Start,
     /// Of a raw stream: its key, and the form of its object set.
     sealed: Option<NvList>,
+    in_use: Vec<InUse>,
 }
 
 /// The snapshot that the receiver has.
@@ -169,7 +172,20 @@ impl<'a> Send<'a> {
         let features = features(dsl, &dataset, &objset, forms)?;
         let begin = begin(&dataset, &objset, features, from.as_ref());
         let start = Start::default();
-        Ok(Self { pool, dataset, objset, begin, from, start, sealed })
+        Ok(Self { pool, dataset, objset, begin, from, start, sealed, in_use: Vec::new() })
+    }
+
+    /// For a pool that this process has open for writing, by the handle of the user who is to get
+    /// the stream ([`LivePool::on_behalf_of`]): it needs the permission to send the snapshot, which
+    /// is not destroyed until this is dropped, and neither is the one that the receiver has.
+    ///
+    /// # Errors
+    /// There is no permission, or a snapshot is not there any more: it is the error's operand.
+    pub fn held_in(mut self, pool: &LivePool) -> Result<Self> {
+        let from = self.from().filter(|from| from.contains('@'));
+        let kept = from.into_iter().chain([self.name()]);
+        self.in_use = lease(pool, Action::Send, &[self.name()], kept)?;
+        Ok(self)
     }
 
     /// The features that the stream needs: [`ondisk::stream::feature`].

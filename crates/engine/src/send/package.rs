@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The snapshots are named by the plan, and opened one at a time when their turns come. One that
-//! was destroyed, or replaced by another of its name, ends the stream with an error; a caller that
-//! serves the pool holds [`Package::parts`] open so that they stay.
+//! was destroyed, or replaced by another of its name, ends the stream with an error. In a process
+//! that has the pool open for writing they stay until they are sent ([`Package::held_in`]).
 //!
 //! A snapshot that a dataset lacks does not keep the others from being sent: the plan has it among
 //! its [gaps](Gap), and the stream is complete without it.
@@ -24,10 +24,12 @@ use super::list::{self, SentDataset};
 use super::scope::{Scope, short};
 use super::{Forms, Send};
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
-use dsl::{Dataset, Dsl};
+use crate::reading::lease;
+use dsl::{Action, Dataset, Dsl};
 use ondisk::nvlist::Packing;
 use ondisk::stream::{Begin, KIND_COMPOUND, MAGIC, feature};
 use pool::Pool;
+use pool::live::{InUse, LivePool};
 use rt::Progress;
 use std::collections::HashSet;
 use std::io::Write;
@@ -103,6 +105,7 @@ pub struct Package<'a> {
     has_holds: bool,
     parts: Vec<Part>,
     gaps: Vec<Gap>,
+    in_use: Vec<InUse>,
 }
 
 /// Where the line of a dataset begins.
@@ -172,7 +175,22 @@ impl<'a> Package<'a> {
         };
         let (gaps, is_line, has_holds) = (plan.gaps, scope.is_line(), scope.holds);
         let name = snapshot.to_owned();
-        Ok(Self { pool, forms, name, list, is_line, has_holds, parts, gaps })
+        let in_use = Vec::new();
+        Ok(Self { pool, forms, name, list, is_line, has_holds, parts, gaps, in_use })
+    }
+
+    /// For a pool that this process has open for writing, by the handle of the user who is to get
+    /// the stream ([`LivePool::on_behalf_of`]): it needs the permission to send each part, and
+    /// until the package is dropped no snapshot is destroyed that is read for it.
+    ///
+    /// # Errors
+    /// There is no permission, or a snapshot is not there any more: it is the error's operand.
+    pub fn held_in(mut self, pool: &LivePool) -> Result<Self> {
+        let names: Vec<&str> = self.parts.iter().map(|part| part.snapshot.as_str()).collect();
+        let from = self.parts.iter().filter_map(|part| part.from.as_deref());
+        let from = from.filter(|from| from.contains('@'));
+        self.in_use = lease(pool, Action::Send, &names, from.chain(names.iter().copied()))?;
+        Ok(self)
     }
 
     /// The snapshots, in the order in which they are sent.

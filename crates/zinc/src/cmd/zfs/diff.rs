@@ -9,8 +9,7 @@ use crate::progress::while_wanted;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use engine::diff::{self, Diff};
-use engine::permissions::Action;
+use engine::diff::{Comparison, Diff};
 use engine::{Dataset, Error, ErrorKind, Rule};
 use serde_json::json;
 use std::process::ExitCode;
@@ -56,18 +55,20 @@ impl Verb for Args {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let Some((path, _)) = self.from.split_once('@') else {
-            return Err(Failure::usage(format!("'{}' is not a snapshot", self.from)));
-        };
-        let to = diff::later_name(path, self.to.as_deref());
-        self.permit(session, &self.from)?;
-        self.permit(session, &to)?;
+        let states = Comparison::new(&self.from, self.to.as_deref());
+        let mut states =
+            states.map_err(|_| Failure::usage(format!("'{}' is not a snapshot", self.from)))?;
+        let to = states.later().to_owned();
+        // Older states are only read.
+        if let Some(pool) = session.held(&self.from).filter(|_| self.pool.open.is_of_now()) {
+            states = states.held_in(&pool).map_err(|e| self.refused(&to, e))?;
+        }
         let mut pools = Pools::new(self.pool.clone().of_files());
         let pool = pools.of(session, &self.from)?;
         while_wanted(session, |progress| {
             let sets = Sets::new(session, pool, &self.pool.open);
             let open = |dataset: &Dataset| sets.open(dataset);
-            let diff = Diff::new(pool, &self.from, Some(&to), &open, progress);
+            let diff = states.run(pool, &open, progress);
             self.print(session, diff.map_err(|e| self.refused(&to, e))?, &to)
         })?;
         Ok(ExitCode::SUCCESS)
@@ -75,12 +76,6 @@ impl Verb for Args {
 }
 
 impl Args {
-    /// Refuses another user without the permission to compare this.
-    fn permit(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        let Some(pool) = session.held(name) else { return Ok(()) };
-        pool.permit(Action::Diff, name).map_err(|e| cannot("compare", name, e))
-    }
-
     fn refused(&self, to: &str, e: Error) -> Failure {
         match (e.kind(), e.hint()) {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {
@@ -88,6 +83,7 @@ impl Args {
                     .because(rule.to_string())
                     .hint(views::hints::text(hint))
             }
+            (ErrorKind::Refused(_), _) => cannot("compare", &self.from, e),
             _ => e.into(),
         }
     }

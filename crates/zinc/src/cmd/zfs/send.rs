@@ -7,12 +7,12 @@ use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use engine::permissions::Action;
 use engine::send::{Forms, Package, Scope, Send, snapshot_of};
-use engine::{Error, ErrorKind, Progress, ResumeToken, Rule};
+use engine::{Error, ErrorKind, LivePool, Progress, ResumeToken, Rule};
 use std::io;
 use std::process::ExitCode;
 use std::slice::from_ref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use views::exit_codes::Stage;
 use views::streams;
@@ -140,18 +140,9 @@ impl Verb for Args {
             ui::error(session, streams::NOT_DEDUPLICATED);
         }
         let package = Package::plan(&pool, &self.snapshot, from, forms, &scope);
-        let package = package.map_err(|e| self.refused(e))?;
-        // The snapshots are kept until they are sent.
-        let mut in_use = Vec::new();
-        if let Some(pool) = session.held(&self.snapshot) {
-            for part in package.parts() {
-                let name = &part.snapshot;
-                pool.permit(Action::Send, name).map_err(|e| cannot("send", name, e))?;
-                let from = part.from.iter().filter(|from| from.contains('@'));
-                for name in from.chain([name]) {
-                    in_use.push(pool.hold_open(name).map_err(|e| self.refused(e.into()))?);
-                }
-            }
+        let mut package = package.map_err(|e| self.refused(e))?;
+        if let Some(pool) = self.held(session, &self.snapshot) {
+            package = package.held_in(&pool).map_err(|e| self.refused(e))?;
         }
         let mut code = ExitCode::SUCCESS;
         for gap in package.gaps() {
@@ -183,6 +174,11 @@ impl Verb for Args {
 }
 
 impl Args {
+    /// The pool where it is held, and changes; an older state does not.
+    fn held(&self, session: &Session, name: &str) -> Option<Arc<LivePool>> {
+        session.held(name).filter(|_| self.pool.open.is_of_now())
+    }
+
     /// Several snapshots of a dataset are sent.
     fn is_line(&self) -> bool {
         self.replicate || self.all_from.is_some()
@@ -207,13 +203,13 @@ impl Args {
         let token = ResumeToken::decode(token).map_err(|e| refused(e.into()))?;
         let name = snapshot_of(&token);
         let pool = self.pool.clone().open(session, &name)?;
-        let send = Send::resume(&pool, &token).map_err(refused)?;
-        // The snapshot is kept until it is sent.
-        let held = session.held(&name);
-        let permitted = held.iter().try_for_each(|pool| pool.permit(Action::Send, &name));
-        permitted.map_err(|e| cannot("send", &name, e))?;
-        let held = held.map(|pool| pool.hold_open(&name));
-        let _in_use = held.transpose().map_err(|e| refused(e.into()))?;
+        let mut send = Send::resume(&pool, &token).map_err(refused)?;
+        if let Some(pool) = self.held(session, &name) {
+            send = send.held_in(&pool).map_err(|e| match e.kind() {
+                ErrorKind::Refused(_) => cannot("send", &name, e),
+                _ => refused(e),
+            })?;
+        }
         let progress = Progress::new();
         while_showing(session, &progress, || {
             if self.verbose || self.parsable {
@@ -245,6 +241,7 @@ impl Args {
                     .because("not an earlier snapshot from the same fs")
                     .hint(hint)
             }
+            (ErrorKind::Refused(_), _) => cannot("send", &self.snapshot, e),
             _ => e.into(),
         }
     }
