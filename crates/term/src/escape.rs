@@ -5,16 +5,16 @@
 //! histories come from pools that others made, so every character that is an order and not a letter
 //! is shown as `\xNN`, byte by byte, before text is printed.
 //!
-//! These characters are defined in one place for all, [`ondisk::spelling`], as errors from below
+//! These characters are defined in one place for all, the crate `legible`, as errors from below
 //! spell names too. A line end and a tab stay in text that the command itself lays out ([`text`]);
 //! in text on one line or in one cell they are escaped too ([`line`]), so that a value forges no
 //! row.
 
-use ondisk::spelling::{is_order, without_orders};
+use legible::{is_order, without_orders};
 use std::borrow::Cow;
 
 /// The name of a file, which may be any bytes.
-pub use ondisk::spelling::file as name;
+pub use legible::file as name;
 
 /// Whether nothing in these bytes can need a change.
 fn is_plain(bytes: &[u8]) -> bool {

@@ -16,8 +16,9 @@ pub mod licence;
 pub mod source;
 
 /// The floors of the house, from the ground up. A crate may use those before it only.
-pub const FLOORS: [&str; 33] = [
+pub const FLOORS: [&str; 34] = [
     "probes",
+    "legible",
     "ondisk",
     "codec",
     "rt",
