@@ -10,17 +10,16 @@
 //! are one byte over and over, not such as cannot be compressed.
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
+use engine::devices::{AnyDevices, DeviceSource as _, WriteDeviceRef};
 use engine::files::{NewFile, NewKind, Time};
-use engine::inside::device::WriteDeviceRef;
-use engine::inside::pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
-use engine::inside::pool::live::{Setting, TunableError};
-use engine::inside::{device, rt};
-use engine::{Filesystem, LivePool};
+use engine::layout::Layout;
+use engine::live::{CreateOptions, Devices, NewTop, Setting, SpaceClass, TunableError, VdevSpec};
+use engine::pools::CreatePool;
+use engine::{Filesystem, LivePool, Rt};
 use std::error::Error;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -100,10 +99,10 @@ fn image(path: &Path, size: u64) -> Outcome<(VdevSpec, (String, WriteDeviceRef))
         image.write_all_at(&zeros, at)?;
     }
     image.sync_all()?;
-    let device = device::RwFileDevice::open(path, &device::Options::default())?;
+    let device = AnyDevices::default().claim(path)?;
     let name = path.to_str().ok_or("a path of text is needed")?.to_owned();
     let spec = VdevSpec::Leaf { path: name.clone(), is_file: true };
-    Ok((spec, (name, Arc::new(device))))
+    Ok((spec, (name, device)))
 }
 
 /// A pool of such files.
@@ -116,7 +115,11 @@ fn pool(dir: &Path, with_log: bool) -> Outcome<(LivePool, Filesystem)> {
         tops.push(NewTop { spec, class: SpaceClass::Log });
         devices.extend([device]);
     }
-    let pool = live::create(&rt::Rt::real(), &CreateOptions::new("tank", tops), &devices)?;
+    let new = CreatePool::new(
+        Layout { tops, ..Layout::default() },
+        CreateOptions::new("tank", Vec::new()),
+    );
+    let pool = new.run(&Rt::real(), &devices)?.into_pool();
     let fs = pool.filesystem("tank")?;
     Ok((pool, fs))
 }

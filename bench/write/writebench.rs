@@ -5,21 +5,18 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
+use engine::files::{NewFile, NewKind, Time};
 use engine::inside::codec::checksum::{ByteOrder, Fletcher4};
 use engine::inside::device::{
     AlignedBuf, Direct, MemoryDevice, Options, RwFileDevice, WriteDeviceRef,
 };
-use engine::inside::dsl::DatasetKind;
-use engine::inside::dsl::write::{PropertyChange, parse_value};
-use engine::inside::ondisk::znode::Time;
-use engine::inside::pool::live;
-use engine::inside::pool::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, SpaceClass,
-    Tunable, VdevSpec,
+use engine::layout::Layout;
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, Setting, SpaceClass, Tunable,
+    VdevSpec,
 };
-use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::inside::{pool, rt};
-use engine::{Candidate, Filesystem, OpenOptions};
+use engine::pools::{CreatePool, look_at_device};
+use engine::{Candidate, Create, Filesystem, OpenOptions, Rt};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -198,9 +195,10 @@ impl Bench {
         };
         let tops =
             specs.into_iter().map(|spec| NewTop { spec, class: SpaceClass::Normal }).collect();
-        let mut options = CreateOptions::new("bench", tops);
+        let mut options = CreateOptions::new("bench", Vec::new());
         options.cache_bytes = args.cache;
-        let live = live::create(&rt::Rt::real(), &options, &devices)?;
+        let new = CreatePool::new(Layout { tops, ..Layout::default() }, options);
+        let live = new.despite_mismatch(true).run(&Rt::real(), &devices)?.into_pool();
         limit(&live, args);
         Ok(Self { args: args.clone(), devices, live: Some(live), seed: 0 })
     }
@@ -213,16 +211,11 @@ impl Bench {
     fn filesystem(&mut self, record: u64) -> Outcome<(String, Filesystem)> {
         self.seed += 1;
         let name = format!("bench/fs{}", self.seed);
-        let set = |name: &str, text: &str| -> Outcome<PropertyChange> {
-            let value = parse_value(name, text, DatasetKind::Filesystem, true)?;
-            Ok(PropertyChange { name: name.to_owned(), value: Some(value) })
-        };
-        let properties = vec![
-            set("recordsize", &record.to_string())?,
-            set("checksum", &self.args.checksum)?,
-            set("compression", &self.args.compression)?,
-        ];
-        self.pool()?.create_filesystem(&name, NewFilesystem::default(), properties)?;
+        Create::filesystem(&name)?
+            .set("recordsize", &record.to_string())?
+            .set("checksum", &self.args.checksum)?
+            .set("compression", &self.args.compression)?
+            .run(self.pool()?)?;
         let fs = self.pool()?.filesystem(&name)?;
         Ok((name, fs))
     }
@@ -235,14 +228,14 @@ impl Bench {
         let found: Vec<_> = self
             .devices
             .iter()
-            .filter_map(|(path, d)| pool::look_at_device(&Arc::clone(d).as_device(), path.into()))
+            .filter_map(|(path, d)| look_at_device(&Arc::clone(d).as_device(), path.into()))
             .collect();
         let candidates = Candidate::group(&found);
         let candidate = candidates.first().ok_or("the pool is not found again")?;
         let mut open = OpenOptions { cache_bytes: self.args.cache, ..OpenOptions::default() };
         open.read_ahead_bytes = self.args.ahead.unwrap_or(open.read_ahead_bytes);
         let options = ImportOptions::new(open);
-        let live = live::import(&rt::Rt::real(), candidate, &options, &self.devices)?;
+        let live = live::import(&Rt::real(), candidate, &options, &self.devices)?;
         limit(&live, &self.args);
         if self.args.held {
             live.outlast_failures()?;
