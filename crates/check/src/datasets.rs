@@ -34,6 +34,7 @@ use ondisk::dsl::{FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, dataset_field};
 use ondisk::zap::parse_int_key;
 use ondisk::{BlkPtr, DmuType, DslDir};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -60,6 +60,7 @@ pub use used_space::UsedSpace;
 pub use verdict::verdict;
 
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use rt::Progress;
 use std::sync::Arc;
 

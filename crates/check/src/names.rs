@@ -8,6 +8,7 @@ use dsl::names::{NameOf, fault, of_property};
 use ondisk::dsl::dataset_field;
 use ondisk::{DmuType, mos, spelling};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use std::sync::Arc;
 use zio::Place;
 

@@ -9,6 +9,7 @@ use dsl::Dataset;
 use ondisk::DmuType;
 use parking_lot::Mutex;
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

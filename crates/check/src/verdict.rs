@@ -6,6 +6,7 @@
 
 use dmu::Objset;
 use ondisk::DmuType;
+use pool::UnguardedDatasets as _;
 use pool::{Pool, Verdict};
 
 /// Objects and blocks that are lost, with a text about the first.

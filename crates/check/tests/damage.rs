@@ -9,6 +9,7 @@ use device::{FileDevice, Options, RwFileDevice};
 use dmu::Object;
 use ondisk::nvlist::NvValue;
 use ondisk::{DmuType, mos};
+use pool::UnguardedDatasets as _;
 use std::sync::Arc;
 use vdev::label::{Round, write_config};
 use zpl::{FileKind, Filesystem, Node};

@@ -5,6 +5,7 @@ mod common;
 
 use common::surgeon::{Surgeon, edit_word};
 use ondisk::DmuType;
+use pool::UnguardedDatasets as _;
 use zpl::{FileKind, Filesystem, Node};
 
 /// Type of a plain file in the value of an entry.

@@ -9,6 +9,7 @@ use dmu::Zap;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::{BlkPtr, Dva};
+use pool::UnguardedDatasets as _;
 use pool::{OpenOptions, Pool};
 use std::collections::BTreeSet;
 

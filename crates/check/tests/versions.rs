@@ -6,6 +6,7 @@ mod common;
 
 use common::surgeon::Surgeon;
 use ondisk::mos;
+use pool::UnguardedDatasets as _;
 
 /// Where the fill count stands in a dataset: word 11 of its root pointer.
 const ROOT_FILL: usize = 16 * 8 + 11 * 8;

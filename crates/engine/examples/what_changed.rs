@@ -26,7 +26,7 @@ fn main() -> Result<()> {
 pub fn run(image: &Path, snapshot: &str) -> Result<Vec<String>> {
     let pool = Pool::open(pool_of(snapshot), &OpenOptions::in_places([image]))?;
     let (progress, mut lines) = (Progress::new(), Vec::new());
-    let on_disk = |dataset: &Dataset| Ok(pool.dsl().objset(dataset)?);
+    let on_disk = |dataset: &Dataset| Ok(pool.datasets().objset(dataset)?);
     let changes = match Diff::new(&pool, snapshot, None, &on_disk, &progress) {
         Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(vec!["no such snapshot".into()]),
         changes => changes?,

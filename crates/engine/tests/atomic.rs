@@ -20,6 +20,7 @@ use cases::{CASES, Case};
 use engine::Dsl;
 use engine::inside::dsl::{Error as DslError, Refusal, write};
 use engine::inside::pool::Error;
+use engine::inside::pool::UnguardedDatasets as _;
 
 /// Accesses of a task that the short form lets fail.
 const SAMPLE: u64 = 4;

@@ -14,6 +14,7 @@ use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOption
 use engine::inside::dmu::Hold;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::ondisk::{BlkPtr, Dva};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{LivePool, NewFilesystem};
 use engine::inside::zio::{AllocError, AllocRequest, Allocate};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};

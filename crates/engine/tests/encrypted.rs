@@ -4,6 +4,7 @@
 
 mod writing;
 
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zpl::write::{NewFile, NewKind, XattrMode};
 use engine::keys::{self, KeyChange, KeyOptions};
 use engine::{Create, ErrorKind, Filesystem, LivePool, Refusal, Rule, datasets};

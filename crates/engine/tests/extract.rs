@@ -8,6 +8,7 @@ mod memory;
 
 use engine::extract::{Existing, Extract, Preserve, volume};
 use engine::files::{FileKind, NewFile, NewKind, Time, XattrMode};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::rescue::Rescue;
 use engine::{Create, Filesystem, LivePool, NewPool, OpenOptions, Pool, Progress};
 use memory::{Handle, Memory, Reports};

@@ -8,6 +8,7 @@ use engine::Filesystem;
 use engine::inside::dmu::ErrorKind;
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{LivePool, NewFilesystem};
 use engine::inside::rt;
 use engine::inside::zpl::Error;

@@ -18,6 +18,7 @@ use engine::inside::device::AlignedBuf;
 use engine::inside::dmu::{Block, BlockStore, Key, Objset, Place};
 use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
 use engine::inside::ondisk::{BlkPtr, Compression, Dnode, Layout};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zil::Log;
 use engine::inside::zpl::replay::Settings;
 use engine::inside::zpl::{Filesystem, Volume};

@@ -25,6 +25,7 @@ mod store;
 mod writing;
 
 use engine::LivePool;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::rt;
 use engine::inventory;
 use engine::live::{OfflineMode, OwnChanges};

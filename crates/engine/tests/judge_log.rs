@@ -12,6 +12,7 @@ use engine::inside::device::{
     CrashLog, CrashMode, DeviceRef, MemoryDevice, SimDisks, SimOptions, WriteDeviceRef,
 };
 use engine::inside::ondisk::ZilHeader;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{
     self, CreateOptions, Devices, ImportOptions, NewFilesystem, Setting, TxgLimits,
 };

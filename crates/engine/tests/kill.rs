@@ -10,6 +10,7 @@ mod writing;
 
 use engine::inside::check::Issue;
 use engine::inside::dmu::Hold;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{NewFilesystem, TxgLimits};
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::{Filesystem, LivePool, Pool};

@@ -2,6 +2,7 @@
 //! pools of OpenZFS.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zpl::{CaseSensitivity, FileKind, SpaceKind};
 use engine::{Filesystem, Pool};
 use poolkit::open;

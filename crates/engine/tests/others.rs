@@ -5,6 +5,7 @@ mod writing;
 
 use engine::inside::dmu;
 use engine::inside::pool::Error;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::NewFilesystem;
 use engine::pools::CheckpointState;
 use std::path::Path;

@@ -5,6 +5,7 @@ use engine::check::{self, CheckOptions};
 use engine::config::{NvList, NvValue};
 use engine::datasets::{self, Destroy, Rename, snapshot};
 use engine::files::{NewFile, NewKind, Time};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::properties::{DatasetSetting, set};
 use engine::receive::{Followed, Naming, Phase, Receive, ReceiveObserver};
 use engine::send::{Forms, Gap, Package, Scope};

@@ -22,6 +22,7 @@ use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::dsl::write::{Encryption, RootKey};
 use engine::inside::dsl::{KeyFormat, WrappingKey};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::NewFilesystem;
 use engine::inside::pool::live::{self, Devices, GivenUpLog, ImportOptions, LogDevices};
 use engine::inside::{check, pool, rt, zil};

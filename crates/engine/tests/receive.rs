@@ -18,6 +18,7 @@ use engine::check::{self, CheckOptions};
 use engine::config::{NvList, NvValue, Packing};
 use engine::files::{NewFile, NewKind, Time, XattrMode};
 use engine::inside::ondisk::stream::{Begin, End, KIND_COMPOUND, MAGIC};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::properties::{DatasetSetting, set};
 use engine::receive::{NotReceived, Receive, ReceiveObserver, Stream};
 use engine::send::{Forms, Send};

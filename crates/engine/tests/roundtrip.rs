@@ -30,6 +30,7 @@ mod tally;
 #[path = "roundtrip/twin.rs"]
 mod twin;
 
+use engine::inside::pool::UnguardedDatasets as _;
 use std::collections::BTreeSet;
 use tally::Tally;
 use testkit::CorpusPool;

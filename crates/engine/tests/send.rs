@@ -5,6 +5,7 @@
 use engine::files::{NewFile, NewKind, Time, XattrMode};
 use engine::inside::codec::compress;
 use engine::inside::ondisk::stream::{OBJECT_HAS_SPILL, SPILL_UNMODIFIED, begin_flag, feature};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::properties::{DatasetSetting, set};
 use engine::send::{Forms, Send};
 use engine::streams::{Body, Reader};

@@ -5,6 +5,7 @@ mod writing;
 
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{PropertyContext, StoredValue};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use poolkit::{SHAPES, Shape};

@@ -15,6 +15,7 @@ use engine::devices::AnyDevices;
 use engine::inside::device::{DeviceSource as _, WriteDeviceRef};
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live;
 use engine::inside::pool::live::{
     CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, Tunable,

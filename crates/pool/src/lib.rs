@@ -59,7 +59,7 @@ pub use faults::{FAULTS_KEPT, FaultLog, ReadRepairs, Repaired};
 pub use leaf_work::{LeafProgress, LeafWork, WorkState};
 pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;
-pub use open::{Datasets, Features, OpenOptions, Pool, SUSPENDED, Salvage};
+pub use open::{Datasets, Features, OpenOptions, Pool, SUSPENDED, Salvage, UnguardedDatasets};
 pub use props::{PoolProperty, PoolPropertySource};
 pub use refusal::{DeviceFault, NotRunning, Ongoing, PoolRefusal, VdevFault};
 pub use removal::{CheckpointState, Removal, VdevExpansion};

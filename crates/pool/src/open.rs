@@ -210,6 +210,20 @@ impl<'a> Datasets<'a> {
     }
 }
 
+/// The datasets of a pool that nothing changes meanwhile: one that is open for reading, or whose
+/// only user is the caller. All others have [`Pool::datasets`]: what is read of several objects
+/// without its guard may not fit together.
+pub trait UnguardedDatasets {
+    /// The datasets.
+    fn dsl(&self) -> &Dsl;
+}
+
+impl UnguardedDatasets for Pool {
+    fn dsl(&self) -> &Dsl {
+        &self.dsl
+    }
+}
+
 impl Deref for Datasets<'_> {
     type Target = Dsl;
 
@@ -505,10 +519,8 @@ impl Pool {
         &self.mos
     }
 
-    /// The datasets of a pool that nothing changes meanwhile: one that is open for reading, or
-    /// whose only user is the caller. Else it is [`Self::datasets`].
-    #[must_use]
-    pub fn dsl(&self) -> &Dsl {
+    /// See [`UnguardedDatasets`].
+    pub(crate) fn dsl(&self) -> &Dsl {
         &self.dsl
     }
 

@@ -4,6 +4,7 @@
 
 use dmu::Objset;
 use dsl::{Dataset, Dsl, KeyError};
+use pool::UnguardedDatasets as _;
 use poolkit::open;
 use serde_json::Value;
 use sha2::{Digest, Sha256};

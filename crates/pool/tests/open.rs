@@ -11,6 +11,7 @@ use common::{Contents, Lab, Slot, assert_rest_is_intact, assert_same, contents};
 use dmu::Zap;
 use ondisk::mos;
 use ondisk::nvlist::{NvList, NvValue, Packing};
+use pool::UnguardedDatasets as _;
 use pool::{CandidateState, Error, OpenOptions, Pool, SearchOptions, Verdict, verdict};
 use std::path::Path;
 use vdev::VdevState;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use dsl::{Property, PropertyContext, Source};
+use pool::UnguardedDatasets as _;
 use poolkit::open_unlocked as open;
 use serde_json::{Map, Value};
 use testkit::CorpusPool;

@@ -9,6 +9,7 @@
 use dmu::Objset;
 use ondisk::zil::Body;
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use poolkit::open_unlocked as open;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

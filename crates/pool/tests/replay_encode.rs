@@ -7,6 +7,7 @@
 
 use ondisk::Endian;
 use ondisk::zil::{Body, Record, TxType};
+use pool::UnguardedDatasets as _;
 use pool::{OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeMap;
 use zil::Log;

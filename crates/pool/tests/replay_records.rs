@@ -7,6 +7,7 @@ use dmu::{Objset, Zap};
 use ondisk::zil::{AclPart, AttrBit, Body, Create, ExtraAttrs, Record, TxType, Whiteout};
 use ondisk::{BlkPtr, Endian};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use poolkit::open;
 use std::cell::Cell;
 use testkit::Rng;

@@ -9,6 +9,7 @@
 mod common;
 
 use common::Lab;
+use pool::UnguardedDatasets as _;
 use pool::{Condition, DamagedObject, Pool, Remark, ViewState};
 use poolkit::open;
 use serde_json::Value;

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Lab, assert_same, contents};
+use pool::UnguardedDatasets as _;
 use pool::{Error, OpenOptions, Verdict, judge_txgs, verdict};
 
 fn at(txg: u64) -> OpenOptions {

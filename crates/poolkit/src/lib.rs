@@ -12,6 +12,7 @@ mod hooked;
 pub use hooked::{HookedDevice, WriteHook};
 
 use device::WriteDeviceRef;
+use pool::UnguardedDatasets as _;
 use pool::live::{self, CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec};
 use pool::{OpenOptions, Pool};
 use rt::Rt;

@@ -12,6 +12,7 @@ use dmu::traverse::{Step as Walk, Traversal, Visitor};
 use dsl::Dataset;
 use ondisk::BlkPtr;
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use pool::live::LivePool;
 use std::collections::{BTreeSet, HashMap};
 use zio::Place;

@@ -12,6 +12,7 @@ use dmu::Zap;
 use dsl::{Dataset, Dir, Dsl};
 use ondisk::dsl::dir_field::{CRYPTO_KEY_OBJ, FILESYSTEM_COUNT, LIVELIST, SNAPSHOT_COUNT};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 
 /// Properties by which things are counted in a directory.
 const LIMITS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];

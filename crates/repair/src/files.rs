@@ -8,6 +8,7 @@ use crate::plan::Step;
 use check::{Issue, Location, Report};
 use ondisk::{DmuType, spelling};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use pool::live::LivePool;
 use std::collections::{BTreeMap, BTreeSet};
 use zpl::{FileKind, Filesystem, Mend, Time};

@@ -15,6 +15,7 @@ use check::own_dirs;
 use ondisk::DslDir;
 use ondisk::dsl::{LEAK_DIR_NAME, ORIGIN_DIR_NAME};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use std::collections::BTreeMap;
 
 /// Whether a directory is `$ORIGIN`.

@@ -4,6 +4,7 @@ use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;
 use dsl::Dataset;
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use pool::live::LivePool;
 
 /// Datasets that are given up in one round.

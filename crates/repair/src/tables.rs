@@ -17,6 +17,7 @@ use ondisk::dsl::ORIGIN_SNAPSHOT_NAME;
 use ondisk::zap::int_key;
 use ondisk::{DmuType, DslDir, Layout, spelling};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use pool::live::{LivePool, TaskCx};
 use std::collections::{BTreeMap, BTreeSet};
 

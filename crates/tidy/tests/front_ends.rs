@@ -91,12 +91,21 @@ fn front_ends_see_no_structure_of_a_pool() {
     report("what is below the operations of the engine", &below_operations(&rust_files()));
 }
 
-/// Reads of several objects of a pool that do not keep it from changing between them.
+/// Crates that read pools which nothing changes meanwhile, beside `pool` itself.
+const UNGUARDED: [&str; 5] = ["check", "lab", "poolkit", "repair", "zdb"];
+
+/// Other crates that name what reads several objects of a pool without keeping it from changing
+/// between them: without the name of the trait that is not compiled.
 fn unguarded_reads(files: &Files) -> Vec<String> {
+    let is_bound = |path: &str| {
+        let product = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        product.is_some_and(|(name, _)| name != "pool" && !UNGUARDED.contains(&name))
+    };
     let mut offences = Vec::new();
-    for (path, text) in files.iter().filter(|(path, _)| path.starts_with("crates/engine/src/")) {
-        let lines = without_tests(text).filter(|(_, line)| names(code(line), ".dsl()"));
-        offences.extend(lines.map(|(number, _)| format!("{path}:{number}: `.dsl()`")));
+    for (path, text) in files.iter().filter(|(path, _)| is_bound(path)) {
+        let mut lines = without_tests(text);
+        let found = lines.find(|(_, line)| has_word(code(line), "UnguardedDatasets"));
+        offences.extend(found.map(|(number, _)| format!("{path}:{number}: UnguardedDatasets")));
     }
     offences
 }
@@ -118,7 +127,7 @@ fn the_rules_can_fail() {
     let elsewhere = [("crates/zinc/src/new.rs".to_owned(), "use engine::Pool;\n".to_owned())];
     assert!(readers_in_views(&elsewhere).is_empty());
 
-    let read = "fn f(pool: &Pool) {\n    pool.dsl().walk();\n}\n";
+    let read = "use engine::inside::pool::UnguardedDatasets as _;\n";
     let read = |path: &str| unguarded_reads(&[(path.to_owned(), read.to_owned())]).len();
     assert_eq!((read("crates/engine/src/new.rs"), read("crates/zdb/src/new.rs")), (1, 0));
 

@@ -9,6 +9,7 @@
 #[path = "reports/values.rs"]
 mod values;
 
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inventory::Reports;
 use engine::{OpenOptions, Pool};
 use poolkit::open;

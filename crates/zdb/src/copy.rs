@@ -3,6 +3,7 @@
 use super::dump::Dump;
 use super::{datasets, object};
 use crate::{Error, Result};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zpl::FileKind;
 use engine::{Dataset, Filesystem, Node, Pool};
 use std::io;

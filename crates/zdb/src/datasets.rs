@@ -20,6 +20,7 @@ use engine::inside::ondisk::bpobj::bptree::BptreeHeader;
 use engine::inside::ondisk::deadlist::{DeadlistHeader, Form};
 use engine::inside::ondisk::dsl::{dataset_field, dir_field};
 use engine::inside::ondisk::{ObjsetKind, mos};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::{Dataset, Pool};
 use serde_json::json;
 use std::cell::RefCell;

@@ -8,6 +8,7 @@ use engine::inside::codec::compress;
 use engine::inside::device::AlignedBuf;
 use engine::inside::dmu::{BlockStore, CachedStore, Key, Objset, Place};
 use engine::inside::ondisk::{BlkPtr, Compression, DmuType};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::vdev::Scope;
 use engine::inside::zio;
 use engine::inside::zio::{Block, ErrorKind, Request};

@@ -10,6 +10,7 @@ use engine::inside::ondisk::config::VdevConfig;
 use engine::inside::ondisk::mos;
 use engine::inside::ondisk::mos::vdev_zap;
 use engine::inside::ondisk::{brt, ddt};
+use engine::inside::pool::UnguardedDatasets as _;
 use std::collections::HashMap;
 use std::fmt;
 

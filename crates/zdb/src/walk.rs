@@ -9,6 +9,7 @@ use super::dump::Dump;
 use engine::Pool;
 use engine::inside::dmu::{Error, Objset, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::UnguardedDatasets as _;
 
 /// Receives a pointer and the name of what it points to.
 pub(crate) type OnBlock<'a> = dyn FnMut(&BlkPtr, Place) + 'a;

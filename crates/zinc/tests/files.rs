@@ -3,6 +3,7 @@
 
 use engine::inside::dsl::DatasetKind;
 use engine::{Filesystem, Node, Pool};
+use pool::UnguardedDatasets as _;
 use poolkit::open;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

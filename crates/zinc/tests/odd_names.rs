@@ -8,6 +8,7 @@ mod support;
 mod surgeon;
 
 use ondisk::DmuType;
+use pool::UnguardedDatasets as _;
 use pool::{OpenOptions, Pool};
 use std::path::Path;
 use support::zinc_in;

@@ -14,6 +14,7 @@ use ondisk::label::{Part, label_offsets};
 use ondisk::uberblock::{Uberblock, slot_size};
 use ondisk::{BlkPtr, Checksum, Compression, Dnode, Dva, Endian};
 use pool::Pool;
+use pool::UnguardedDatasets as _;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use testkit::CorpusPool;

@@ -5,6 +5,7 @@ use engine::inside::dsl::write::PropertyChange;
 use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
 use engine::inside::ondisk::DmuType;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live;
 use engine::inside::pool::live::{Devices, ImportOptions, LivePool, NewFilesystem};
 use engine::inside::zpl::write::{NewFile, NewKind};

@@ -9,6 +9,7 @@ use super::*;
 use engine::inside::device::{Device as _, WriteDevice as _};
 use engine::inside::dmu::{self, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{FailMode, StoredPropertyValue};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,6 +9,7 @@ use engine::inside::device::{
 };
 use engine::inside::dmu::{self, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::vdev::FaultKind;
 use poolkit::HookedDevice;
 use std::collections::{BTreeMap, BTreeSet};

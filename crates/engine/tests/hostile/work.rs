@@ -4,6 +4,7 @@ use super::walk::{LOOKS_MAX, read_files, read_objset};
 use engine::inside::check;
 use engine::inside::check::CheckOptions;
 use engine::inside::device::{Device, DeviceRef, Error, ErrorKind, Read};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::rt::Progress;
 use engine::inside::{dsl, pool, zpl};
 use engine::{OpenOptions, Pool, inventory, replay};

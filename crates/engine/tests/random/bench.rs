@@ -5,6 +5,7 @@ use engine::inside::device::{
 };
 use engine::inside::dsl::write::{Encryption, RootKey};
 use engine::inside::dsl::{KeyFormat, WrappingKey};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{Devices, ImportOptions, LivePool, LogDevices, TxgLimits, VdevSpec};

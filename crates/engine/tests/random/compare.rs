@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::sets::{Model, Set, State};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zpl::FileKind;
 use engine::inside::zpl::write::NewKind;
 use engine::{Filesystem, Node, Pool, Volume};

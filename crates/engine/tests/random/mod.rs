@@ -21,6 +21,7 @@ pub use sets::{Model, Set, State};
 
 use engine::files::{NewFile, NewKind};
 use engine::inside::dmu::ErrorKind;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zpl::Error;
 use engine::{Create, Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

@@ -2,6 +2,7 @@
 
 use super::*;
 use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{self, ImportOptions};
 use engine::inside::vdev::BlockRead;
 use engine::inside::zio::Place;

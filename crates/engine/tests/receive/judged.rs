@@ -5,6 +5,7 @@ use super::raw::{KEY, RAW, change_key, check_with, root, snapshot};
 use super::recount::{Files, source};
 use super::*;
 use engine::files::SpaceKind;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::live::ImportOptions;
 use engine::send::{Package, Scope};
 

@@ -2,6 +2,7 @@
 
 use super::resumed::in_pieces;
 use super::*;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::keys::{self, KeyChange, KeyOptions};
 
 pub(super) const KEY: &[u8; 32] = b"thirty-two bytes of a raw key ..";

@@ -4,6 +4,7 @@ use super::raw::{KEY, RAW, check_with, root, snapshot};
 use super::*;
 use engine::files::{QuotaKind, SpaceKind};
 use engine::inside::ondisk::objset::FLAG_USERACCOUNTING_COMPLETE;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::live::ImportOptions;
 use std::collections::BTreeMap;
 

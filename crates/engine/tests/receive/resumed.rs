@@ -2,6 +2,7 @@
 
 use super::*;
 use engine::inside::device::{CrashMode, SimDisks, SimOptions};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::rt::Rt;
 use engine::live::ImportOptions;
 use engine::{ResumeFault, ResumeToken, TokenFault};

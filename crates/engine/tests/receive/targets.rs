@@ -1,6 +1,7 @@
 //! Which dataset a stream goes into, and what it leaves there.
 
 use super::*;
+use engine::inside::pool::UnguardedDatasets as _;
 
 /// A file system with three snapshots, and the same two of them elsewhere, with one of its own.
 fn with_younger() -> (LivePool, LivePool, Vec<u8>) {

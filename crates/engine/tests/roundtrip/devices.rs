@@ -7,6 +7,7 @@ use engine::inside::dmu::{Block, Object, Objset};
 use engine::inside::ondisk::gang::GANG_HEADER_SIZE;
 use engine::inside::ondisk::label::{BootEnv, LABEL_SIZE, Label, Part, label_offsets};
 use engine::inside::ondisk::{BlkPtr, Endian, GangHeader, NvList, Uberblock};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::vdev::BlockRead;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;

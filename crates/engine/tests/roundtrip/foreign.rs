@@ -16,6 +16,7 @@ use engine::inside::ondisk::history::HistoryPhys;
 use engine::inside::ondisk::spacemap;
 use engine::inside::ondisk::spacemap::SpaceMapHeader;
 use engine::inside::ondisk::{DmuType, DslDataset, DslDir, Endian, Layout, ObjsetKind};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zil::Log;
 use engine::inside::zpl::{FileKind, Filesystem, Node, Volume};
 use engine::{Dataset, Dsl, Pool};

@@ -1,5 +1,6 @@
 //! What is in pools of the corpus.
 
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::{Dataset, Pool};
 
 /// All heads and snapshots.

@@ -3,6 +3,7 @@
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::{self, DeviceRef, DeviceSource, WriteDeviceRef};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::{FailMode, NewFilesystem, StoredPropertyValue};
 use engine::live::Devices;
 use engine::pools::Section;

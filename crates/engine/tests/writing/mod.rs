@@ -4,6 +4,7 @@
 pub mod store;
 
 use engine::devices::{AnyDevices, DeviceSource as _, FarName, disk};
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::{device, rt, zpl};
 use engine::live;
 use engine::live::{CreateOptions, ImportOptions, LivePool};

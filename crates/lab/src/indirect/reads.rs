@@ -8,6 +8,7 @@ use super::world::{self, Image, RECORD, Result};
 use crate::disk::Preset;
 use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
 use engine::inside::ondisk::DmuType;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::rt::{Rng, Rt, Xoshiro256};
 use engine::inside::zio::stats::{Count, TypeStats};
 use engine::{Filesystem, Pool};

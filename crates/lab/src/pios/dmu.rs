@@ -12,6 +12,7 @@ use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::ondisk::Endian;
 use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zio::Block;
 use engine::inside::zpl::write::{NewFile, NewKind};

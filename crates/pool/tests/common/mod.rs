@@ -11,6 +11,7 @@ use ondisk::BlkPtr;
 use ondisk::label::{DATA_START, Part, label_offsets};
 use ondisk::nvlist::{NvList, Packing};
 use ondisk::uberblock::Uberblock;
+use pool::UnguardedDatasets as _;
 use pool::{Candidate, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;

@@ -4,6 +4,7 @@
 use super::judge;
 use super::kit::*;
 use check::{CheckOptions, Issue};
+use pool::UnguardedDatasets as _;
 use pool::live::AbandonedHead;
 
 const CASE: &str = "crypt";

@@ -9,6 +9,7 @@ pub(crate) use device::{
 };
 pub(crate) use ondisk::DmuType;
 pub(crate) use pool::OpenOptions;
+use pool::UnguardedDatasets as _;
 pub(crate) use pool::live::{ImportOptions, LivePool, VdevSpec};
 use pool::{Candidate, SearchOptions, scan};
 use repair::RepairOptions;

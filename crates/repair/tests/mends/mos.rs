@@ -6,6 +6,7 @@ use dsl::StoredValue;
 use dsl::write::PropertyChange;
 use ondisk::bpobj::BpobjHeader;
 use ondisk::dsl::dir_field::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
+use pool::UnguardedDatasets as _;
 
 /// The objects of the MOS of a type that have a block which is not embedded.
 fn objects(s: &Surgeon, kind: DmuType) -> Vec<(u64, ondisk::BlkPtr)> {

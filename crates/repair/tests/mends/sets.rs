@@ -2,6 +2,7 @@
 
 use super::files::names;
 use super::kit::*;
+use pool::UnguardedDatasets as _;
 use pool::live::AbandonedHead;
 
 #[test]
