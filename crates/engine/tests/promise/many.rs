@@ -75,7 +75,7 @@ impl Target {
     fn promise_then(&self, then: impl FnOnce() + Send + 'static) {
         match self {
             Self::File(fs, file) => {
-                fs.sync_then(Some(*file), |done| done.map(|()| then()).unwrap())
+                fs.sync_then(Some(*file), |done| done.map(|()| then()).unwrap());
             }
             Self::Volume(volume) => volume.flush_then(|done| done.map(|()| then()).unwrap()),
         }
