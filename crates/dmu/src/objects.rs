@@ -4,6 +4,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::traverse::content::Slots;
+use crate::versions::set::{FIRST_SPECIAL, LiveSet, special};
+use crate::versions::state::LiveObject;
 use ondisk::Dnode;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use std::sync::Arc;
@@ -47,8 +49,39 @@ impl Objset {
         Ok(Object::new(self.clone(), number, dnode))
     }
 
+    /// The object of a live set, when it exists in the tree or in a version.
+    pub(crate) fn live_object(
+        &self,
+        live: &LiveSet,
+        number: u64,
+    ) -> Result<Option<Arc<LiveObject>>> {
+        loop {
+            if let Some(known) = live.known(number) {
+                return Ok(Some(known));
+            }
+            let base = live.base();
+            let found = match number {
+                0 => return Ok(None),
+                n if n >= FIRST_SPECIAL => Ok(special(&base.phys, n).clone().map(Arc::new)),
+                n => self.dnode_on_disk(n),
+            };
+            let current = Arc::ptr_eq(&base, &live.base());
+            match found {
+                Ok(Some(dnode)) => {
+                    if let Some(o) = live.adopt(number, &base, Some(dnode)) {
+                        return Ok(Some(o));
+                    }
+                }
+                Ok(None) if current => return Ok(None),
+                Err(e) if current => return Err(e),
+                // The tree was replaced while it was read.
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
     /// The dnode in the array of dnodes; `None` when there is no such object.
-    pub(crate) fn dnode_on_disk(&self, number: u64) -> Result<Option<Arc<Dnode>>> {
+    fn dnode_on_disk(&self, number: u64) -> Result<Option<Arc<Dnode>>> {
         let Some(meta) = self.meta_object() else { return Ok(None) };
         let per_block = meta.dnode().block_size() / DNODE_SLOT_SIZE as u64;
         if number == 0 || per_block == 0 {

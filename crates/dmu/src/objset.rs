@@ -111,6 +111,18 @@ impl Objset {
         Self { inner: Arc::new(inner), transactions: self.transactions.clone() }
     }
 
+    /// Whether it can be changed.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.inner.live.is_some()
+    }
+
+    /// Whether it is a scratch set.
+    #[must_use]
+    pub fn is_scratch(&self) -> bool {
+        self.inner.live.as_ref().is_some_and(|live| live.scratch)
+    }
+
     /// Number of the dataset's object in the MOS; 0 for the MOS.
     #[must_use]
     pub fn id(&self) -> u64 {

@@ -8,6 +8,7 @@ mod blocks;
 mod cursor;
 mod fat;
 mod key;
+mod renew;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Bookmarks: the places incremental sends can start from without a snapshot.
 
 use crate::error::{Error, Result};
-use crate::props::{Property, Source};
+use crate::property::{Property, Source};
 use crate::tree::{Dataset, Dsl};
 use dmu::Zap;
 use ondisk::bookmark::Bookmark;

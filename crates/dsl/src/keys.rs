@@ -11,7 +11,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::keyring::{KeyError, KeyFormat, KeyInfo, WrappingKey};
 use crate::tree::{Dataset, Dir, Dsl};
 use codec::crypto::{Suite, WrappedKey};
-use dmu::{SetKey, Zap};
+use dmu::{Objset, SealedStore, SetKey, Zap};
 use ondisk::dsl::crypt::{
     GUID, HMAC_KEY, IV, KEYFORMAT, MAC, MASTER_KEY, PBKDF2_ITERS, PBKDF2_SALT, ROOT_DDOBJ, SUITE,
     VERSION,
@@ -86,6 +86,17 @@ impl Dsl {
             Some(object) => self.keyring().get(object).map_or(SetKey::Locked, SetKey::Loaded),
             None => SetKey::None,
         })
+    }
+
+    /// Opens the object set of a dataset for what can be read without a key: where it is not
+    /// unlocked, blocks that are not encrypted, and dnodes but for their bonuses.
+    pub(crate) fn open_part(&self, dataset: &Dataset) -> Result<Objset> {
+        let is_locked = dataset.phys.bp.uses_crypt() && !self.is_unlocked(dataset)?;
+        if !is_locked {
+            return self.objset(dataset);
+        }
+        let store = Arc::new(SealedStore::new(Arc::clone(self.mos().store())));
+        Ok(Objset::open(store, dataset.object, &dataset.phys.bp, None)?)
     }
 
     /// True when the dataset is not encrypted or its key is unlocked.

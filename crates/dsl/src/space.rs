@@ -18,7 +18,7 @@
 //! then and has been freed since: the dead lists of everything younger hold exactly that.
 
 use crate::error::{Error, Result};
-use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, VisitedLinks};
+use crate::tree::{Dataset, Dsl, VisitedLinks};
 use dmu::Zap;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
@@ -63,23 +63,6 @@ fn grown(is: &DslDataset, freed: Space, was: Space) -> Space {
 }
 
 impl Dsl {
-    /// The directories from `dir` up to the root, with their names.
-    pub(crate) fn ancestry(&self, dir: &Dir) -> Result<Vec<Dir>> {
-        let mut out = vec![dir.clone()];
-        let mut at = dir.phys.parent;
-        let mut name = dir.name.as_str();
-        while at != 0 {
-            if out.len() > DEPTH_MAX {
-                return Err(Error::Tree { object: dir.object, rule: "directories nest too deep" });
-            }
-            name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
-            let parent = self.dir(at, name.to_owned())?;
-            at = parent.phys.parent;
-            out.push(Dir::clone(&parent));
-        }
-        Ok(out)
-    }
-
     /// Bytes `dataset` could still use, of a pool that can hold `pool_size` bytes.
     pub fn available(&self, dataset: &Dataset, pool_size: u64) -> Result<u64> {
         let mut left = None;

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::keyring::Keyring;
-use dmu::{Key, Object, Objset, SealedStore, Zap};
+use dmu::{Key, Object, Objset, Zap};
 use ondisk::dsl::dir_field::CRYPTO_KEY_OBJ;
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME, RECV_DIR_NAME};
 use ondisk::{DmuType, Dnode, spelling};
@@ -212,6 +212,23 @@ impl Dsl {
         }
         let below = names.into_iter().filter(|(n, _)| !is_internal(n));
         below.map(|(n, o)| self.dir(o, format!("{}/{n}", dir.name))).collect()
+    }
+
+    /// The directories from `dir` up to the root, with their names.
+    pub(crate) fn ancestry(&self, dir: &Dir) -> Result<Vec<Dir>> {
+        let mut out = vec![dir.clone()];
+        let mut at = dir.phys.parent;
+        let mut name = dir.name.as_str();
+        while at != 0 {
+            if out.len() > DEPTH_MAX {
+                return Err(Error::Tree { object: dir.object, rule: "directories nest too deep" });
+            }
+            name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let parent = self.dir(at, name.to_owned())?;
+            at = parent.phys.parent;
+            out.push(Dir::clone(&parent));
+        }
+        Ok(out)
     }
 
     /// The hidden directory into which a stream for the dataset goes until it is complete.
@@ -457,17 +474,6 @@ impl Dsl {
         let key: Option<Key> = self.key_object_of(dataset)?.and_then(|o| self.keys.get(o));
         let store = Arc::clone(self.mos.store());
         Ok(Objset::open(store, dataset.object, &dataset.phys.bp, key)?)
-    }
-
-    /// The same for what can be read without a key: where it is not unlocked, blocks that are not
-    /// encrypted, and dnodes but for their bonuses.
-    pub(crate) fn open_part(&self, dataset: &Dataset) -> Result<Objset> {
-        let is_locked = dataset.phys.bp.uses_crypt() && !self.is_unlocked(dataset)?;
-        if !is_locked {
-            return self.objset(dataset);
-        }
-        let store = Arc::new(SealedStore::new(Arc::clone(self.mos.store())));
-        Ok(Objset::open(store, dataset.object, &dataset.phys.bp, None)?)
     }
 
     /// The key object of a dataset; `None` if it is not encrypted. Its object set has that too: if

@@ -3,8 +3,10 @@
 //! A label describes its own top-level vdev and has the number of all. Of each top-level vdev the
 //! label with the highest txg wins: a device that was absent has an outdated view of the pool.
 
+use crate::dtl::DirtyTimeLogs;
 use crate::error::{Absence, MissingDevice};
 use crate::scan::{FoundLeaf, SEARCHERS};
+use crate::stale::{self, MissedWrites};
 use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
@@ -14,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use vdev::LeafOpen;
+use vdev::{LeafOpen, Txgs};
 
 /// A device of a pool as it was seen.
 #[derive(Clone)]
@@ -225,6 +227,37 @@ impl Candidate {
             why.is_refusal().then_some((v.guid, why))
         };
         used.filter_map(refusal).collect()
+    }
+
+    /// Devices of `tree` that missed a part of what the state of txg `txg` is made of, by guid, and
+    /// how many txgs they are behind.
+    #[must_use]
+    pub fn behind(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, u64> {
+        self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.txgs)).collect()
+    }
+
+    /// The txgs that such devices may have missed, by guid; `logs` are what the pool has written
+    /// down of that.
+    pub(crate) fn absences(
+        &self,
+        tree: &VdevConfig,
+        txg: u64,
+        logs: &DirtyTimeLogs,
+    ) -> BTreeMap<u64, Txgs> {
+        let away = self.away(tree, txg).into_iter();
+        away.map(|(guid, away)| (guid, away.missed(logs.get(&guid)))).collect()
+    }
+
+    /// Devices of `tree` that were written without those that hold the state of txg `txg`, and
+    /// hold changes which that state lacks, by guid.
+    pub(crate) fn diverged(&self, tree: &VdevConfig, txg: u64) -> Vec<u64> {
+        let away = self.away(tree, txg).into_iter();
+        away.filter_map(|(guid, away)| away.has_changes.then_some(guid)).collect()
+    }
+
+    fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, MissedWrites> {
+        let label_of = |guid| self.leaves.get(&guid).map(|leaf| leaf.txg);
+        stale::away(tree, txg, &self.uberblocks, &label_of)
     }
 
     /// Leaves of `tree` that were not found, are out of use, or are behind the state of txg `txg`.

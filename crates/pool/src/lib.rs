@@ -44,6 +44,7 @@ mod space;
 mod stale;
 pub mod stats;
 mod status;
+mod stored_props;
 mod uberblocks;
 mod verdict;
 

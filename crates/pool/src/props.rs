@@ -6,14 +6,13 @@
 
 use crate::open::Pool;
 use crate::space::PoolSpace;
-use dmu::Zap;
+use crate::stored_props::StoredPoolProperties;
 use ondisk::dsl::{FREE_DIR_NAME, LEAK_DIR_NAME};
 use ondisk::features::{FEATURES, VERSION_FEATURES};
 use ondisk::pool_props::POOL;
 use ondisk::props::{self, ValueKind};
-use ondisk::{features, mos, spelling};
+use ondisk::{features, mos};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,15 +34,6 @@ pub struct PoolProperty {
     pub value: String,
     /// Where the value comes from.
     pub source: PoolPropertySource,
-}
-
-/// The stored properties of the pool.
-#[derive(Default)]
-struct Stored {
-    numbers: HashMap<String, u64>,
-    texts: HashMap<String, String>,
-    /// Those users invented, in stored order.
-    user: Vec<(String, String)>,
 }
 
 impl Pool {
@@ -83,39 +73,11 @@ impl Pool {
         }
     }
 
-    /// The number that a property was set to.
-    pub(crate) fn stored_number(&self, name: &str) -> dmu::Result<Option<u64>> {
-        let _datasets = self.datasets();
-        Ok(self.stored_properties()?.numbers.get(name).copied())
-    }
-
-    fn stored_properties(&self) -> dmu::Result<Stored> {
-        let mut out = Stored::default();
-        let Some(object) = self.directory()?.get_u64(mos::POOL_PROPS)? else { return Ok(out) };
-        for entry in Zap::open(&self.mos().object(object)?)?.entries() {
-            let entry = entry?;
-            let Some(name) = entry.name.bytes() else { continue };
-            let name = spelling::name(name);
-            match entry.value_text() {
-                Some(t) => {
-                    let text = String::from_utf8_lossy(t).into_owned();
-                    if name.contains(':') {
-                        out.user.push((name, text));
-                    } else {
-                        out.texts.insert(name, text);
-                    }
-                }
-                None => out.numbers.extend(entry.u64().map(|n| (name, n))),
-            }
-        }
-        Ok(out)
-    }
-
     fn property_value(
         &self,
         p: &'static props::PropertyDesc,
         space: &PoolSpace,
-        stored: &Stored,
+        stored: &StoredPoolProperties,
     ) -> (Option<String>, PoolPropertySource) {
         use PoolPropertySource::{Default, Local, None as Computed};
         let set = |text: Option<&String>| match text {

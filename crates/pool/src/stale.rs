@@ -32,8 +32,6 @@
 //! the ones that are read: sides that were written each without the other may end with the same
 //! txg at the same second, and then nothing else tells whose state it is.
 
-use crate::assemble::Candidate;
-use crate::dtl::DirtyTimeLogs;
 use crate::uberblocks::{self, FoundUberblock};
 use ondisk::BlkPtr;
 use ondisk::config::VdevConfig;
@@ -124,9 +122,9 @@ impl LeafHistory {
 }
 
 /// The writes that a device missed.
-struct MissedWrites {
+pub(crate) struct MissedWrites {
     /// Txgs it is behind.
-    txgs: u64,
+    pub(crate) txgs: u64,
     /// The newest one of the others.
     last: u64,
     /// Txg of its own last round.
@@ -137,7 +135,7 @@ struct MissedWrites {
     /// It has a round in common with the others.
     has_common: bool,
     /// It holds changes that the others lack: to bring it up to date would be to lose them.
-    has_changes: bool,
+    pub(crate) has_changes: bool,
 }
 
 impl MissedWrites {
@@ -145,7 +143,7 @@ impl MissedWrites {
     /// device that came after this one had left has no round in common with it, and neither has one
     /// that has written over its whole ring since. When the log begins behind the last round of
     /// this one, it has stood still all the same.
-    fn missed(&self, log: Option<&Txgs>) -> Txgs {
+    pub(crate) fn missed(&self, log: Option<&Txgs>) -> Txgs {
         let begins = log.and_then(Txgs::bounds).map(|(first, _)| first);
         let is_logged = || self.newest.is_some_and(|last| begins.is_some_and(|first| last < first));
         let has_stood_still = !self.has_own && (self.has_common || is_logged());
@@ -159,70 +157,48 @@ fn is_of_a_round(found: &FoundUberblock, ashift: u64) -> bool {
     vdev::label::slot(&found.uberblock, ashift as u32) == found.slot
 }
 
-impl Candidate {
-    /// Devices of `tree` that missed a part of what the state of txg `txg` is made of, by guid, and
-    /// how many txgs they are behind.
-    #[must_use]
-    pub fn behind(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, u64> {
-        self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.txgs)).collect()
-    }
-
-    /// The txgs that such devices may have missed, by guid; `logs` are what the pool has written
-    /// down of that.
-    pub(crate) fn absences(
-        &self,
-        tree: &VdevConfig,
-        txg: u64,
-        logs: &DirtyTimeLogs,
-    ) -> BTreeMap<u64, Txgs> {
-        let away = self.away(tree, txg).into_iter();
-        away.map(|(guid, away)| (guid, away.missed(logs.get(&guid)))).collect()
-    }
-
-    /// Devices of `tree` that were written without those that hold the state of txg `txg`, and
-    /// hold changes which that state lacks, by guid.
-    pub(crate) fn diverged(&self, tree: &VdevConfig, txg: u64) -> Vec<u64> {
-        let away = self.away(tree, txg).into_iter();
-        away.filter_map(|(guid, away)| away.has_changes.then_some(guid)).collect()
-    }
-
-    fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, MissedWrites> {
-        let mut out = BTreeMap::new();
-        let states = uberblocks::by_txg(&self.uberblocks);
-        let opened = states.iter().map(|s| s.uberblock).find(|u| u.txg <= txg);
-        let opened = opened.map(|u| (u.txg, (u.timestamp, u.rootbp)));
-        let newest = states.first().map(|s| s.uberblock.txg);
-        let is_past = opened.is_some_and(|(opened, _)| newest.is_some_and(|txg| opened < txg));
-        for top in &tree.children {
-            let leaves = top.walk().filter(|v| v.kind.is_leaf());
-            let seen = leaves.filter_map(|v| Some((v.guid, self.leaves.get(&v.guid)?.txg)));
-            let mut all: Vec<LeafHistory> = seen
-                .map(|(guid, label)| LeafHistory { guid, rounds: BTreeMap::new(), label })
-                .collect();
-            if all.len() < 2 {
-                continue;
-            }
-            let ashift = top.ashift.unwrap_or(9);
-            // A device that was just attached has a ring of txg 0.
-            for found in self.uberblocks.iter().filter(|f| (1..=txg).contains(&f.uberblock.txg)) {
-                let history = all.iter_mut().find(|w| w.guid == found.leaf);
-                if let Some(w) = history.filter(|_| is_of_a_round(found, ashift)) {
-                    let u = &found.uberblock;
-                    let round = w.rounds.entry(u.txg).or_insert((u.timestamp, u.rootbp));
-                    // Labels of one device differ when a round was repeated and ended half way.
-                    if u.timestamp > round.0 {
-                        *round = (u.timestamp, u.rootbp);
-                    }
+/// Devices of `tree` that missed a part of what the state of txg `txg` is made of, by guid.
+/// `label_of` has the txg of the newest label of each device that was found.
+pub(crate) fn away(
+    tree: &VdevConfig,
+    txg: u64,
+    uberblocks: &[FoundUberblock],
+    label_of: &dyn Fn(u64) -> Option<u64>,
+) -> BTreeMap<u64, MissedWrites> {
+    let mut out = BTreeMap::new();
+    let states = uberblocks::by_txg(uberblocks);
+    let opened = states.iter().map(|s| s.uberblock).find(|u| u.txg <= txg);
+    let opened = opened.map(|u| (u.txg, (u.timestamp, u.rootbp)));
+    let newest = states.first().map(|s| s.uberblock.txg);
+    let is_past = opened.is_some_and(|(opened, _)| newest.is_some_and(|txg| opened < txg));
+    for top in &tree.children {
+        let leaves = top.walk().filter(|v| v.kind.is_leaf());
+        let seen = leaves.filter_map(|v| Some((v.guid, label_of(v.guid)?)));
+        let mut all: Vec<LeafHistory> = seen
+            .map(|(guid, label)| LeafHistory { guid, rounds: BTreeMap::new(), label })
+            .collect();
+        if all.len() < 2 {
+            continue;
+        }
+        let ashift = top.ashift.unwrap_or(9);
+        // A device that was just attached has a ring of txg 0.
+        for found in uberblocks.iter().filter(|f| (1..=txg).contains(&f.uberblock.txg)) {
+            let history = all.iter_mut().find(|w| w.guid == found.leaf);
+            if let Some(w) = history.filter(|_| is_of_a_round(found, ashift)) {
+                let u = &found.uberblock;
+                let round = w.rounds.entry(u.txg).or_insert((u.timestamp, u.rootbp));
+                // Labels of one device differ when a round was repeated and ended half way.
+                if u.timestamp > round.0 {
+                    *round = (u.timestamp, u.rootbp);
                 }
             }
-            let holds_it =
-                |w: &LeafHistory| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
-            let rank = |w: &&LeafHistory| (holds_it(w), w.newest(), w.rounds.len());
-            let Some(best) = all.iter().max_by_key(rank) else { continue };
-            out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best, is_past)?))));
         }
-        out
+        let holds_it = |w: &LeafHistory| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
+        let rank = |w: &&LeafHistory| (holds_it(w), w.newest(), w.rounds.len());
+        let Some(best) = all.iter().max_by_key(rank) else { continue };
+        out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best, is_past)?))));
     }
+    out
 }
 
 #[cfg(test)]

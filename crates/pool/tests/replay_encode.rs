@@ -11,7 +11,7 @@ use pool::UnguardedDatasets as _;
 use pool::{OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeMap;
 use zil::Log;
-use zpl::replay::{Decoder, Encoder};
+use zpl::records::{Decoder, Encoder};
 use zpl::{Filesystem, Time};
 
 /// The record without what means nothing.

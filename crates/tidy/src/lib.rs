@@ -13,6 +13,7 @@ use std::process::Command;
 use testkit::workspace_root;
 
 pub mod licence;
+pub mod methods;
 pub mod source;
 
 /// The floors of the house, from the ground up. A crate may use those before it only.

@@ -3,10 +3,15 @@
 //!
 //! A file is a module. It uses another one when a `use` or a path of it leads there, also by way of
 //! a name that a third module hands on. A module and those below it are one idea in several files,
-//! so what these use of each other is not looked at; unit tests are not either. What a method
-//! leads to cannot be seen here.
+//! so what these use of each other is not looked at; unit tests are not either.
+//!
+//! It also uses another one when it calls a method that the other adds to a type of a third. The
+//! types of values are not known here, so a call counts where the name leaves no doubt: no other
+//! module of the workspace has a method of that name, or it is called of `self`. Methods that are
+//! defined in the module of their type are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use tidy::methods::{Methods, methods};
 use tidy::source::{code, without_tests};
 use tidy::{report, rust_files};
 
@@ -15,6 +20,13 @@ type Place = Vec<String>;
 
 /// Modules through which a name is followed, at most.
 const DEPTH_MAX: usize = 8;
+
+/// Modules of a root whose files call each other's methods, with the reason. One whose files do so
+/// no longer is taken off.
+const SHARED_TYPES: [(&str, &str, &str); 2] = [
+    ("pool", "live", "the methods of `LivePool` and `Shared`, one file for each operation"),
+    ("zpl", "write", "the methods of `Filesystem`, one file for each operation"),
+];
 
 /// What a module says of others.
 #[derive(Default)]
@@ -25,6 +37,16 @@ struct Module {
     paths: Vec<Vec<String>>,
     /// What it defines.
     items: BTreeSet<String>,
+    methods: Methods,
+}
+
+/// The modules of a crate that add methods to types of others.
+#[derive(Default)]
+struct Added {
+    /// By a name that no other method of the workspace has.
+    by_name: BTreeMap<String, Place>,
+    /// By type and name.
+    by_type: BTreeMap<(String, String), Place>,
 }
 
 /// The modules of a crate.
@@ -60,7 +82,7 @@ fn imported(tree: &str, out: &mut Vec<(String, Vec<String>)>) {
 }
 
 fn read(text: &str) -> Module {
-    let mut module = Module::default();
+    let mut module = Module { methods: methods(text), ..Module::default() };
     // Without comments.
     let text: String = without_tests(text).map(|(_, line)| format!("{}\n", code(line))).collect();
     let mut rest = String::new();
@@ -153,11 +175,53 @@ fn resolve(all: &Crate, from: &Place, path: &[String], depth: usize) -> Option<P
     Some(at)
 }
 
-/// The modules that each uses, but those above and below it.
-fn uses(all: &Crate) -> BTreeMap<Place, BTreeSet<Place>> {
+/// The modules that add methods to types of others, by crate.
+fn added(crates: &BTreeMap<String, Crate>) -> BTreeMap<String, Added> {
+    let mut out: BTreeMap<String, Added> = BTreeMap::new();
+    // The places of each name; of a function of a trait also one that is none.
+    let mut named: BTreeMap<&String, BTreeSet<(&String, Option<&Place>)>> = BTreeMap::new();
+    for (name, all) in crates {
+        for (place, module) in all {
+            let Methods { inherent, of_traits, .. } = &module.methods;
+            for (of, method) in inherent {
+                named.entry(method).or_default().insert((name, Some(place)));
+                let mut owners = all.iter().filter(|(_, m)| m.items.contains(of));
+                let owner = owners.next().filter(|_| owners.next().is_none());
+                if owner.is_some_and(|(owner, _)| owner != place) {
+                    let added = out.entry(name.clone()).or_default();
+                    added.by_name.insert(method.clone(), place.clone());
+                    added.by_type.insert((of.clone(), method.clone()), place.clone());
+                }
+            }
+            for method in of_traits {
+                named.entry(method).or_default().insert((name, None));
+            }
+        }
+    }
+    for added in out.values_mut() {
+        added.by_name.retain(|method, _| named.get(method).is_some_and(|of| of.len() == 1));
+    }
+    out
+}
+
+/// The modules that each uses, but those above and below it, and by methods those of the same root
+/// where its files share types.
+fn uses(all: &Crate, added: &Added, shared: &[&str]) -> BTreeMap<Place, BTreeSet<Place>> {
     let mut out = BTreeMap::new();
     for (from, module) in all {
-        let mut used = BTreeSet::new();
+        let mut used: BTreeSet<Place> = BTreeSet::new();
+        let is_of_one = |to: &Place| {
+            let root = from.first().filter(|root| to.first() == Some(root));
+            root.is_some_and(|root| shared.contains(&root.as_str()))
+        };
+        let Methods { calls, own_calls, .. } = &module.methods;
+        let by_name = calls.iter().filter_map(|name| added.by_name.get(name));
+        let by_type = own_calls.iter().filter_map(|own| added.by_type.get(own));
+        for to in by_name.chain(by_type).filter(|to| !is_of_one(to)) {
+            if !from.starts_with(to) && !to.starts_with(from) {
+                used.insert(to.clone());
+            }
+        }
         for path in module.imports.iter().map(|(_, path)| path).chain(&module.paths) {
             let first = path.first();
             let by_name = module.imports.iter().find(|(name, _)| Some(name) == first);
@@ -192,16 +256,35 @@ fn circles(name: &str, mut uses: BTreeMap<Place, BTreeSet<Place>>) -> Vec<String
     uses.iter().map(shown).collect()
 }
 
-fn offences(files: &[(String, String)]) -> Vec<String> {
-    crates(files).iter().flat_map(|(name, all)| circles(name, uses(all))).collect()
+/// The modules that each uses, by crate.
+fn all_uses(
+    crates: &BTreeMap<String, Crate>,
+    shared: &[(&str, &str, &str)],
+) -> Vec<(String, BTreeMap<Place, BTreeSet<Place>>)> {
+    let added = added(crates);
+    let used = |(name, all): (&String, &Crate)| {
+        let shared = shared.iter().filter(|(of, _, _)| of == name);
+        let shared: Vec<&str> = shared.map(|(_, root, _)| *root).collect();
+        let nothing = Added::default();
+        (name.clone(), uses(all, added.get(name).unwrap_or(&nothing), &shared))
+    };
+    crates.iter().map(used).collect()
+}
+
+fn file_circles(crates: &BTreeMap<String, Crate>, shared: &[(&str, &str, &str)]) -> Vec<String> {
+    all_uses(crates, shared).into_iter().flat_map(|(name, uses)| circles(&name, uses)).collect()
+}
+
+fn offences(files: &[(String, String)], shared: &[(&str, &str, &str)]) -> Vec<String> {
+    file_circles(&crates(files), shared)
 }
 
 /// The same of the modules of the root, each with all that is below it.
 fn root_circles(files: &[(String, String)]) -> Vec<(String, Vec<String>)> {
     let mut out = Vec::new();
-    for (name, all) in crates(files) {
+    for (name, all) in all_uses(&crates(files), &[]) {
         let mut roots: BTreeMap<Place, BTreeSet<Place>> = BTreeMap::new();
-        for (user, used) in uses(&all) {
+        for (user, used) in all {
             let Some(root) = user.first() else { continue };
             let others =
                 used.iter().filter_map(|place| place.first()).filter(|first| *first != root);
@@ -229,7 +312,14 @@ fn no_modules_of_a_root_use_each_other() {
 
 #[test]
 fn no_files_of_different_modules_use_each_other() {
-    report("files of different modules that use each other", &offences(&rust_files()));
+    let all = crates(&rust_files());
+    report("files of different modules that use each other", &file_circles(&all, &SHARED_TYPES));
+    let needless = SHARED_TYPES.iter().filter(|one| {
+        let others: Vec<_> = SHARED_TYPES.into_iter().filter(|other| other != *one).collect();
+        file_circles(&all, &others).is_empty()
+    });
+    let lines: Vec<String> = needless.map(|(of, root, _)| format!("{of}: {root}")).collect();
+    report("modules on the list whose files call no methods of each other", &lines);
 }
 
 #[test]
@@ -244,7 +334,7 @@ fn the_rule_can_fail() {
         file("c.rs", "pub struct C;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
         file("c/tests.rs", "use crate::a::A;\n"),
     ];
-    assert_eq!(offences(&fine), Vec::<String>::new());
+    assert_eq!(offences(&fine, &[]), Vec::<String>::new());
     for text in [
         "use crate::a::A;\n",
         "pub(crate) use super::{a::A};\n",
@@ -257,14 +347,14 @@ fn the_rule_can_fail() {
         let mut files = fine.to_vec();
         files.retain(|(path, _)| !path.ends_with("/c.rs"));
         files.push(file("c.rs", &format!("{text}pub struct C;\n")));
-        assert!(!offences(&files).is_empty(), "{text}");
+        assert!(!offences(&files, &[]).is_empty(), "{text}");
     }
     // By way of a glob.
     let mut files = fine.to_vec();
     files.push(file("d.rs", "use crate::C;\npub struct F;\n"));
     files.retain(|(path, _)| !path.ends_with("/c.rs"));
     files.push(file("c.rs", "use crate::d::F;\npub struct C;\n"));
-    assert!(!offences(&files).is_empty());
+    assert!(!offences(&files, &[]).is_empty());
 }
 
 #[test]
@@ -279,6 +369,46 @@ fn the_rule_on_roots_can_fail() {
     assert_eq!(root_circles(&files), Vec::new());
     files.pop();
     files.push(file("b.rs", "use crate::a::A;\npub struct B;\n"));
-    assert_eq!(offences(&files), Vec::<String>::new(), "no two files use each other");
+    assert_eq!(offences(&files, &[]), Vec::<String>::new(), "no two files use each other");
     assert_eq!(root_circles(&files), [("x".to_owned(), vec!["a".to_owned(), "b".to_owned()])]);
+}
+
+#[test]
+fn the_rule_on_methods_can_fail() {
+    let file = |path: &str, text: &str| (format!("crates/{path}"), text.to_owned());
+    let set = "pub struct Set;\n\nimpl Set {\n    fn id(&self) {}\n}\n";
+    let above = "use crate::set::Set;\n\nimpl Set {\n    fn changed(&self) {\n        \
+                 self.found();\n    }\n}\n";
+    let below = |call: &str| {
+        let text = format!("impl Set {{\n    fn found(&self) {{\n        {call};\n    }}\n}}\n");
+        file("x/src/below.rs", &text)
+    };
+    let files = |call: &str| {
+        let lib = file("x/src/lib.rs", "mod set;\nmod above;\nmod below;\n");
+        vec![lib, file("x/src/set.rs", set), file("x/src/above.rs", above), below(call)]
+    };
+    assert_eq!(offences(&files("self.id()"), &[]), Vec::<String>::new());
+    for call in ["self.changed()", "Self::changed(self)", "other.changed()"] {
+        assert_eq!(offences(&files(call), &[]).len(), 2, "{call}");
+        assert_eq!(root_circles(&files(call)).len(), 1, "{call}");
+    }
+    // Of another value, and of which type is not known when two have such a method.
+    for other in
+        ["impl Y {\n    fn changed(&self) {}\n}\n", "trait Y {\n    fn changed(&self);\n}\n"]
+    {
+        let with = |call: &str| [files(call), vec![file("y/src/lib.rs", other)]].concat();
+        assert_eq!(offences(&with("other.changed()"), &[]), Vec::<String>::new());
+        assert_eq!(offences(&with("self.changed()"), &[]).len(), 2);
+    }
+    // Files of one module that share a type, where that is known.
+    let one = |path: &str, call: &str| {
+        let text =
+            format!("impl Set {{\n    fn {path}(&self) {{\n        self.{call}();\n    }}\n}}\n");
+        file(&format!("x/src/live/{path}.rs"), &text)
+    };
+    let mut files = files("self.id()");
+    files.extend([one("one", "two"), one("two", "one")]);
+    assert_eq!(offences(&files, &[]).len(), 2);
+    assert_eq!(offences(&files, &[("x", "live", "")]), Vec::<String>::new());
+    assert_eq!(offences(&files, &[("y", "live", "")]).len(), 2);
 }

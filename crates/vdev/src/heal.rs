@@ -25,13 +25,13 @@
 //! be detected here. The corrections are durable after the next flush.
 
 use crate::awaited::Awaited;
+use crate::block::BlockRead;
 use crate::error::{Error, ErrorKind, Fault};
 use crate::flow::EpochGuard;
 use crate::gather::Gather;
 use crate::health::{Health, UNKNOWN_TXG};
 use crate::locate::{Piece, Source};
 use crate::queue::IoClass;
-use crate::read::BlockRead;
 use crate::rebuild::{Correction, ReadScope};
 use crate::tree::VdevTree;
 use crate::write::Batches;

@@ -92,31 +92,6 @@ impl VdevTree {
         }
         changed
     }
-
-    /// Every block can still be written, and read from what has missed nothing, without this leaf.
-    /// Blocks of logs go elsewhere, and a txg needs none of them.
-    pub(crate) fn can_lose(&self, leaf: usize) -> bool {
-        let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
-        tops.all(|top| self.is_log(top) || self.is_complete_without(top.node, leaf))
-    }
-
-    /// Depth was bounded when the tree was built.
-    pub(crate) fn is_complete_without(&self, index: usize, leaf: usize) -> bool {
-        let Some(node) = self.nodes.get(index) else { return false };
-        let mut children = node.children.iter();
-        let is_whole = |c: &usize| self.is_complete_without(*c, leaf);
-        match &node.role {
-            Role::Leaf => index != leaf && is_current(node),
-            Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
-            Role::Raidz(r) => children.filter(|c| !is_whole(c)).count() <= r.nparity(),
-            Role::Draid(d) => children.filter(|c| !is_whole(c)).count() <= d.nparity(),
-            // It loses with a child only parts that no other column of those stripes has on it.
-            Role::DraidSpare { .. } => {
-                index != leaf && node.is_online() && !node.health.has_missed_any()
-            }
-            _ => false,
-        }
-    }
 }
 
 impl VdevTree {
@@ -234,10 +209,4 @@ impl fmt::Display for SilentTop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "too few devices of {} answer: {}", self.name, self.leaves.join("; "))
     }
-}
-
-/// A leaf that is written to and has missed nothing.
-fn is_current(node: &Node) -> bool {
-    let health = &node.health;
-    node.writer.is_some() && !health.is_out() && !health.has_missed_any() && !node.is_behind()
 }

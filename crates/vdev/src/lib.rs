@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod awaited;
+mod block;
 mod deflate;
 pub mod draid;
 mod draid_seeds;
@@ -52,6 +53,7 @@ mod tree;
 mod txgs;
 mod write;
 
+pub use block::{BlockRead, BlockResult, Scope};
 pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
 pub use flow::Reflow;
@@ -61,7 +63,6 @@ pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;
 pub use judge::SilentTop;
 pub use raw::RawError;
-pub use read::{BlockRead, BlockResult, Scope};
 pub use reflow::{AllocatedIn, ReflowError, Reflowed};
 pub use size::{asize_max, device_size_min, draid_asize};
 pub use state::{Reason, VdevState};

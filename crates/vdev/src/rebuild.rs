@@ -19,13 +19,13 @@
 //! silently got wrong before the expansion was carefully copied to other disks. Former children
 //! are therefore suspects too: sector `n` of the vdev was on child `n % width` of every width.
 
+use crate::block::{BlockRead, BlockResult, fill};
 use crate::error::{ErrorKind, Fault, FaultKind};
 use crate::flow::EpochGuard;
 use crate::gather::Gather;
 use crate::locate::{Piece, Source};
 use crate::map::{BlockMap, Column};
 use crate::queue::IoClass;
-use crate::read::{BlockRead, BlockResult, fill};
 use crate::tree::{Node, VdevTree};
 use device::AlignedBuf;
 
@@ -357,15 +357,6 @@ impl VdevTree {
         if let Some(node) = self.nodes.iter().find(|node| node.guid == fault.guid) {
             count(node, &fault.kind);
         }
-    }
-
-    /// The fault of a block as a whole.
-    pub(crate) fn block_fault(&self, vdev: u32, offset: u64, len: u64, kind: ErrorKind) -> Fault {
-        let node = self.tops.get(&vdev).and_then(|t| self.nodes.get(t.node));
-        let guid = node.map_or(0, |n| n.guid);
-        let path = node.map_or_else(|| format!("vdev-{vdev}").into(), |n| n.name.clone());
-        let kind = FaultKind::Block(kind);
-        Fault { vdev, guid, path, offset, len, kind, repaired: false }
     }
 }
 

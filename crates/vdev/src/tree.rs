@@ -8,6 +8,7 @@
 //! that walks down it need no further bound.
 
 mod displaced;
+mod redundancy;
 mod siblings;
 mod successor;
 

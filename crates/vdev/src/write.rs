@@ -34,7 +34,7 @@ use crate::health::Health;
 use crate::locate::Piece;
 use crate::map::{MapError, Stripe};
 use crate::queue::{IoClass, LeafQueue};
-use crate::tree::{Role, Top, VdevTree};
+use crate::tree::{Role, VdevTree};
 use crate::txgs::Txgs;
 use codec::raidz;
 use device::{AlignedBuf, Error as DeviceError, Operation, Shared, Write, WriteDeviceRef};
@@ -563,23 +563,6 @@ impl VdevTree {
         out
     }
 
-    /// A node is at or below another.
-    pub(crate) fn is_below(&self, index: usize, sought: usize) -> bool {
-        let children = self.nodes.get(index).map_or(&[][..], |node| &node.children);
-        index == sought || children.iter().any(|child| self.is_below(*child, sought))
-    }
-
-    /// Calls `each` for every leaf at or below a node. Building a tree bounds its depth.
-    pub(crate) fn leaves_below(&self, index: usize, each: &mut dyn FnMut(usize)) {
-        let Some(node) = self.nodes.get(index) else { return };
-        if matches!(node.role, Role::Leaf) {
-            return each(index);
-        }
-        for child in &node.children {
-            self.leaves_below(*child, each);
-        }
-    }
-
     /// Makes everything durable whose `done` was called before this call, on all devices at the
     /// same time, and waits for it. A device that fails is not written to any more.
     ///
@@ -618,17 +601,6 @@ impl VdevTree {
         self.on_writers(&|_| true, work)?;
         let mut needed = self.tops.iter().filter(|(_, top)| !self.is_log(top));
         needed.try_for_each(|(vdev, _)| self.survives(*vdev))
-    }
-
-    /// A top-level vdev for intent logs alone.
-    pub(crate) fn is_log(&self, top: &Top) -> bool {
-        self.nodes.get(top.node).is_some_and(|node| node.is_log)
-    }
-
-    /// Whether blocks can be written to a top-level vdev.
-    #[must_use]
-    pub fn can_write_top(&self, vdev: u32) -> bool {
-        self.tops.get(&vdev).is_some_and(|top| self.can_write(top.node))
     }
 
     /// The same on those of them that are `wanted`, by their nodes.
@@ -686,20 +658,6 @@ impl VdevTree {
         }
         let kind = WriteErrorKind::TooFewDevices(error);
         Err(WriteError { vdev, offset: 0, size: 0, kind })
-    }
-
-    /// Enough devices at or below a node take writes for its blocks to be read again.
-    pub(crate) fn can_write(&self, index: usize) -> bool {
-        let Some(node) = self.nodes.get(index) else { return false };
-        let mut children = node.children.iter();
-        match &node.role {
-            Role::Leaf => node.writer.is_some() && !node.health.is_out(),
-            Role::Mirror | Role::Replacing | Role::Spare => children.any(|c| self.can_write(*c)),
-            Role::Raidz(r) => children.filter(|c| !self.can_write(**c)).count() <= r.nparity(),
-            Role::Draid(d) => children.filter(|c| !self.can_write(**c)).count() <= d.nparity(),
-            Role::DraidSpare { .. } => node.is_online(),
-            _ => false,
-        }
     }
 
     /// Notes for every leaf that is not written to, or cannot be trusted to have kept what was

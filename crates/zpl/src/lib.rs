@@ -21,6 +21,7 @@ mod holes;
 pub mod names;
 mod node;
 mod op;
+pub mod records;
 mod refusal;
 pub mod replay;
 mod space;

@@ -27,7 +27,8 @@
 //!
 //! The versions themselves are in `crate::versions`, which sets and objects hold. Here is what
 //! changes them: `open.rs`, `objects.rs`, `write.rs` for the contents of an object, `early.rs`,
-//! `scratch.rs`, `sealed.rs`, `recount.rs`, and `sync`.
+//! `mend.rs`, `scratch.rs`, `sealed.rs` and `recount.rs`. What writes them is in `crate::sync`,
+//! which is above the tables (`crate::zap`) because it keeps the accounting in them.
 
 mod early;
 mod mend;
@@ -36,7 +37,6 @@ mod open;
 mod recount;
 mod scratch;
 mod sealed;
-mod sync;
 mod write;
 
 pub use early::EarlyWrite;

@@ -7,10 +7,9 @@ use crate::objset::Objset;
 use crate::refusal::InvalidChange;
 use crate::tx::{Hold, Transactions, Tx};
 use crate::versions::policy::SetPolicy;
-use crate::versions::set::{FIRST_SPECIAL, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK, special};
+use crate::versions::set::{FIRST_SPECIAL, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
 use crate::versions::slots::Slots;
 use crate::versions::spec::NewObject;
-use crate::versions::state::LiveObject;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, DmuType, Dnode};
@@ -29,37 +28,6 @@ impl Objset {
         self.inner.live.as_ref().ok_or_else(|| self.error(0, ErrorKind::ReadOnly))
     }
 
-    /// The object of a live set, when it exists in the tree or in a version.
-    pub(crate) fn live_object(
-        &self,
-        live: &LiveSet,
-        number: u64,
-    ) -> Result<Option<Arc<LiveObject>>> {
-        loop {
-            if let Some(known) = live.known(number) {
-                return Ok(Some(known));
-            }
-            let base = live.base();
-            let found = match number {
-                0 => return Ok(None),
-                n if n >= FIRST_SPECIAL => Ok(special(&base.phys, n).clone().map(Arc::new)),
-                n => self.dnode_on_disk(n),
-            };
-            let current = Arc::ptr_eq(&base, &live.base());
-            match found {
-                Ok(Some(dnode)) => {
-                    if let Some(o) = live.adopt(number, &base, Some(dnode)) {
-                        return Ok(Some(o));
-                    }
-                }
-                Ok(None) if current => return Ok(None),
-                Err(e) if current => return Err(e),
-                // The tree was replaced while it was read.
-                Ok(None) | Err(_) => {}
-            }
-        }
-    }
-
     /// How often it was changed in syncing context: what changes a set between two looks makes two
     /// numbers of it.
     #[must_use]
@@ -72,12 +40,6 @@ impl Objset {
         if let Some(live) = &self.inner.live {
             live.faults.get_or_init(|| Arc::clone(faults));
         }
-    }
-
-    /// Whether it can be changed.
-    #[must_use]
-    pub fn is_live(&self) -> bool {
-        self.inner.live.is_some()
     }
 
     /// Enters the open txg to change this set.

@@ -1,10 +1,10 @@
 //! Opening sets to be changed.
 
 use super::recount::complete_flags;
-use super::write::is_tree;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::refusal::{InvalidChange, Unsupported};
+use crate::shape::is_tree;
 use crate::store::Key;
 use crate::versions::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
 use crate::versions::spec::{LiveSpec, SetKey};

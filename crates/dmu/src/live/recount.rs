@@ -47,12 +47,12 @@ pub(super) fn complete_flags(accounting: &dyn Accounting, header_size: usize) ->
 
 impl LiveSet {
     /// The flags in its header when all is counted.
-    pub(super) fn complete_flags(&self) -> u64 {
+    pub(crate) fn complete_flags(&self) -> u64 {
         self.accounting.as_ref().map_or(0, |a| complete_flags(&**a, OBJSET_SIZE_V3))
     }
 
     /// The size of its header from the next sync on: all tables have room when it is counted anew.
-    pub(super) fn header_size(&self, now: usize) -> usize {
+    pub(crate) fn header_size(&self, now: usize) -> usize {
         match self.recounting.state.lock().is_some() {
             true => now.max(OBJSET_SIZE_V3),
             false => now,

@@ -96,12 +96,6 @@ impl Objset {
         Ok(Self::of_live(store, self.id(), self.key().cloned(), Arc::new(live)))
     }
 
-    /// Whether it is a scratch set.
-    #[must_use]
-    pub fn is_scratch(&self) -> bool {
-        self.inner.live.as_ref().is_some_and(|live| live.scratch)
-    }
-
     /// Ends the changes of a scratch set and lets it look as if they had been synced: blocks of
     /// zeros become holes when `zeros_are_holes`, and of every object that changed the space used
     /// is what it was, less what was replaced, and what came counted as if it did not compress.

@@ -22,11 +22,11 @@
 //! records that.
 
 use super::objects::NewDnode;
-use super::write::is_tree;
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
+use crate::shape::is_tree;
 use crate::tx::Tx;
 use crate::versions::set::SLOTS_PER_BLOCK;
 use device::AlignedBuf;

@@ -3,6 +3,7 @@
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::refusal::InvalidChange;
+use crate::shape::levels_for;
 use crate::tx::Tx;
 use crate::versions::set::LiveSet;
 use crate::versions::spec::DnodeAttrs;
@@ -12,8 +13,8 @@ use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian};
 use std::ops::Range;
 use std::sync::Arc;
+use zio::Block;
 use zio::cpu::Work;
-use zio::{Block, Place};
 
 /// Longest spill block in bytes.
 const SPILL_MAX: usize = 128 << 10;
@@ -468,30 +469,6 @@ impl Object {
     }
 }
 
-/// Levels that a tree needs to reach block `last`; `None`: more than a byte can say.
-pub(super) fn levels_for(dnode: &Dnode, last: u64) -> Option<u8> {
-    let fanout = u32::from(dnode.indirect_shift) - 7;
-    let mut reach = dnode.blkptrs.len() as u128;
-    let mut levels = 1u8;
-    while reach <= u128::from(last) {
-        reach <<= fanout;
-        levels = levels.checked_add(1)?;
-    }
-    Some(levels)
-}
-
-/// Whether the levels of a dnode reach its last block, and no further than numbers do.
-pub(super) fn is_tree(dnode: &Dnode) -> bool {
-    let shift = u32::from(dnode.indirect_shift).saturating_sub(7) * u32::from(dnode.levels);
-    let is_known = ondisk::dnode::INDIRECT_SHIFT_RANGE.contains(&dnode.indirect_shift);
-    let last = dnode.max_block.checked_mul(dnode.block_size());
-    is_known
-        && (1..=MAX_LEVELS).contains(&dnode.levels)
-        && shift <= u64::BITS + 13
-        && last.is_some_and(|last| last <= i64::MAX as u64)
-        && levels_for(dnode, dnode.max_block).is_some_and(|needed| needed <= dnode.levels)
-}
-
 /// The object has block `blkid`.
 fn reach(attrs: &mut Arc<Dnode>, blkid: u64) {
     if attrs.max_block < blkid {
@@ -515,21 +492,4 @@ fn own_bytes(block: &mut Arc<Block>, bs: u64) -> &mut [u8] {
         *block = Arc::new(Block::new(sized_copy(block, bs), block.endian()));
     }
     Arc::get_mut(block).map_or(&mut [], |b| b.bytes_mut())
-}
-
-/// The pointer of an object's spill block, for errors and writes.
-pub(super) fn spill_place(objset: u64, object: u64) -> Place {
-    Place { objset, object, level: 0, blkid: Place::BLKID_SPILL }
-}
-
-/// A hole that was made in `txg` where `old` was.
-pub(super) fn hole(old: &BlkPtr, kind: DmuType, level: u8, lsize: u64, txg: u64) -> BlkPtr {
-    if old.logical_birth() == 0 {
-        return BlkPtr::HOLE;
-    }
-    let mut words = [0; 16];
-    words[6] = (lsize / 512).wrapping_sub(1) & 0xffff;
-    words[6] |= u64::from(kind.0) << 48 | u64::from(level) << 56;
-    words[10] = txg;
-    BlkPtr::from_words(words)
 }

@@ -1,10 +1,12 @@
 //! Everything the properties of one dataset are computed from.
 
-use super::{PropertyContext, Source, StoredProperties, StoredValue};
+use super::PropertyContext;
 use crate::error::{Error, Result};
 use crate::keyring::KeyInfo;
 use crate::kind::DatasetKind;
+use crate::property::Source;
 use crate::resume::ResumeToken;
+use crate::stored::{StoredProperties, StoredValue};
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;

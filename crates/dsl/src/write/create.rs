@@ -125,16 +125,6 @@ pub(super) fn create_head(cx: &DslCx<'_>, dir: u64, origin: Option<u64>) -> Resu
 }
 
 impl DslCx<'_> {
-    /// Adds a number to a table that has numbers as keys.
-    pub(super) fn put_number(&self, table: u64, n: u64) -> Result<()> {
-        self.put(table, &ondisk::zap::int_key(n), n)
-    }
-
-    /// Removes one; it need not be there.
-    pub(super) fn remove_number(&self, table: u64, n: u64) -> Result<bool> {
-        self.remove(table, &ondisk::zap::int_key(n))
-    }
-
     /// Enters a head among the clones of a directory's snapshots.
     pub(super) fn add_clone(&self, dir: u64, head: u64) -> Result<()> {
         let mut d = self.dir(dir)?;

@@ -24,8 +24,8 @@ use super::meta::{DslCx, ZAPIFIED};
 use super::props::{PropertyChange, set_property};
 use crate::error::{Error, Refusal, Result};
 use crate::keyring::{KeyError, KeyFormat, KeyInfo, WrappingKey};
-use crate::props::StoredValue;
 use crate::sealed::SealedKey;
+use crate::stored::StoredValue;
 use crate::tree::{Dataset, Dir, Dsl};
 use codec::crypto::{HMAC_KEY_LEN, IV_LEN, MASTER_KEY_MAX, MasterKey, Suite};
 use ondisk::dsl::crypt::{

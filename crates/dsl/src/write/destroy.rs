@@ -9,7 +9,7 @@ use super::spacing::{Delta, add};
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl, VisitedLinks};
 use ondisk::bpobj::Space;
-use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field};
+use ondisk::dsl::{DslDataset, DslDir, dataset_field};
 use ondisk::mos;
 
 /// The result of destroying a snapshot.
@@ -280,16 +280,14 @@ fn destroy_dir(cx: &DslCx<'_>, object: u64) -> Result<()> {
 }
 
 impl DslCx<'_> {
-    /// Space that waits to be freed counts for `$FREE`.
-    pub(super) fn charge_free(&self, space: Space) -> Result<()> {
-        self.charge_free_by(space.into())
-    }
-
-    pub(super) fn charge_free_by(&self, delta: Delta) -> Result<()> {
-        match self.internal_dir(FREE_DIR_NAME)? {
-            Some(dir) if delta != Delta::default() => self.charge(dir, DslDir::USED_HEAD, delta),
-            _ => Ok(()),
+    /// Destroys a snapshot that waits for its last hold or clone, when it has neither.
+    pub(super) fn destroy_if_deferred(&self, snap: u64) -> Result<()> {
+        let ds = self.dataset(snap)?;
+        let deferred = ds.flags & DslDataset::FLAG_DEFER_DESTROY != 0;
+        if deferred && ds.num_children <= 1 && self.entries(ds.userrefs)?.is_empty() {
+            destroy_snapshot_object(self, snap)?;
         }
+        Ok(())
     }
 
     /// The pool's list of blocks to be freed. Nothing is destroyed in a pool without one.

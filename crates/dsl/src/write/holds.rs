@@ -1,11 +1,9 @@
 //! Holding and releasing snapshots.
 
-use super::destroy::destroy_snapshot_object;
 use super::meta::DslCx;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
 use ondisk::DmuType;
-use ondisk::dsl::DslDataset;
 
 /// Longest tag in bytes.
 const TAG_MAX: usize = 255;
@@ -66,16 +64,4 @@ pub fn release(cx: &DslCx<'_>, dsl: &Dsl, names: &[String], tag: &str) -> Result
         cx.destroy_if_deferred(object)?;
     }
     Ok(())
-}
-
-impl DslCx<'_> {
-    /// Destroys a snapshot that waits for its last hold or clone, when it has neither.
-    pub(super) fn destroy_if_deferred(&self, snap: u64) -> Result<()> {
-        let ds = self.dataset(snap)?;
-        let deferred = ds.flags & DslDataset::FLAG_DEFER_DESTROY != 0;
-        if deferred && ds.num_children <= 1 && self.entries(ds.userrefs)?.is_empty() {
-            destroy_snapshot_object(self, snap)?;
-        }
-        Ok(())
-    }
 }

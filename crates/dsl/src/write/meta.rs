@@ -1,6 +1,7 @@
 //! The records and tables of the meta object set, as the tasks read and write them.
 
 use crate::error::{Error, Result};
+use crate::stored::own_number;
 use dmu::NewObject;
 use dmu::{Objset, Tx, Zap};
 use ondisk::dsl::{DslDataset, DslDir};
@@ -251,5 +252,20 @@ impl DslCx<'_> {
     pub(super) fn internal_dir(&self, name: &str) -> Result<Option<u64>> {
         let root = self.dir(self.root_dir()?)?;
         self.lookup(root.child_zap, name)
+    }
+
+    /// The number a directory has of its own for a property; 0 without one.
+    pub(super) fn own_number(&self, dir: u64, name: &str) -> Result<u64> {
+        Ok(own_number(self.mos, self.dir(dir)?.props_zap, name)?.unwrap_or(0))
+    }
+
+    /// Adds a number to a table that has numbers as keys.
+    pub(super) fn put_number(&self, table: u64, n: u64) -> Result<()> {
+        self.put(table, &ondisk::zap::int_key(n), n)
+    }
+
+    /// Removes one; it need not be there.
+    pub(super) fn remove_number(&self, table: u64, n: u64) -> Result<bool> {
+        self.remove(table, &ondisk::zap::int_key(n))
     }
 }

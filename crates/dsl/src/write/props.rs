@@ -9,9 +9,9 @@ use super::meta::DslCx;
 use super::room::{check_new_reservation, check_reservation};
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
-use crate::props::StoredValue;
+use crate::stored::StoredValue;
 use crate::tree::{Dataset, Dir, Dsl};
-use dmu::{Objset, Zap};
+use dmu::Zap;
 use ondisk::DmuType;
 use ondisk::dsl::DslDir;
 use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
@@ -60,34 +60,6 @@ pub fn check_version(name: &str, version: u64, given: &[PropertyChange]) -> Resu
             Err(Error::refused(name, Refusal::VersionLacks(change.name.clone())))
         }
         _ => Ok(()),
-    }
-}
-
-/// The number a table of properties has of its own for `name`: local, or else received.
-fn own_number(mos: &Objset, table: u64, name: &str) -> Result<Option<u64>> {
-    if table == 0 {
-        return Ok(None);
-    }
-    let table = Zap::open(&mos.object(table)?)?;
-    let local = table.get(name.as_bytes())?;
-    if let Some(entry) = local {
-        return Ok(entry.u64());
-    }
-    if table.get(format!("{name}{INHERIT}").as_bytes())?.is_some() {
-        return Ok(None);
-    }
-    let received = table.get(format!("{name}{RECEIVED}").as_bytes())?;
-    Ok(received.and_then(|e| e.u64()))
-}
-
-impl Dsl {
-    /// The number a table of properties has of its own for `name`, set here or received; what is
-    /// inherited is left aside.
-    ///
-    /// # Errors
-    /// The table cannot be read.
-    pub fn own_number(&self, table: u64, name: &str) -> Result<Option<u64>> {
-        own_number(self.mos(), table, name)
     }
 }
 
@@ -465,11 +437,6 @@ pub fn received_properties(dsl: &Dsl, dataset: &Dataset) -> Result<Vec<String>> 
 }
 
 impl DslCx<'_> {
-    /// The number a directory has of its own for a property; 0 without one.
-    pub(super) fn own_number(&self, dir: u64, name: &str) -> Result<u64> {
-        Ok(own_number(self.mos, self.dir(dir)?.props_zap, name)?.unwrap_or(0))
-    }
-
     /// Sets `reservation` in a directory: what it keeps free and does not use counts above.
     pub(super) fn set_reservation_phys(&self, dir: u64, value: u64) -> Result<()> {
         let mut d = self.dir(dir)?;

@@ -4,7 +4,7 @@ use super::meta::DslCx;
 use crate::error::{Error, Result};
 use crate::tree::DEPTH_MAX;
 use ondisk::bpobj::Space;
-use ondisk::dsl::DslDir;
+use ondisk::dsl::{DslDir, FREE_DIR_NAME};
 
 /// A change of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,19 @@ impl DslCx<'_> {
             delta.used = above;
         }
         Err(Error::Tree { object: dir, rule: "directories nest too deep" })
+    }
+
+    /// Space that waits to be freed counts for `$FREE`.
+    pub(super) fn charge_free(&self, space: Space) -> Result<()> {
+        self.charge_free_by(space.into())
+    }
+
+    /// The same of a change.
+    pub(super) fn charge_free_by(&self, delta: Delta) -> Result<()> {
+        match self.internal_dir(FREE_DIR_NAME)? {
+            Some(dir) if delta != Delta::default() => self.charge(dir, DslDir::USED_HEAD, delta),
+            _ => Ok(()),
+        }
     }
 }
 

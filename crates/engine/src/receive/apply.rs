@@ -4,6 +4,8 @@
 //! objects that do not exist, make the stream a bad one. So do forms of blocks that the stream's
 //! features do not include.
 
+mod sealed;
+
 use crate::error::{Error, ErrorKind, Result, StreamFault};
 use codec::compress;
 use device::AlignedBuf;

@@ -30,7 +30,6 @@ mod names;
 mod observer;
 mod planned;
 mod roots;
-mod sealed;
 mod start;
 
 pub use follow::Followed;

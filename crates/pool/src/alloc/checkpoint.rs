@@ -23,9 +23,9 @@
 
 use super::checkpointed::Checkpointed;
 use super::maps::{self, Change, Shape, WriteMaps};
+use super::mos_writer::{MosWriter, format_error};
 use super::ranges::Ranges;
 use super::stored::header_of;
-use super::sync::MosWriter;
 use super::top::Top;
 use super::{Allocator, Tops};
 use dmu::{Objset, Tx, Zap, zap};
@@ -109,7 +109,7 @@ impl Allocator {
         let bytes = ranges.bytes();
         let change = Change { frees: ranges, ..Change::default() };
         let new = maps::encode(&change, 0, &shape, &header, txg, pass);
-        let new = new.map_err(|error| super::sync::format_error(object, error))?;
+        let new = new.map_err(|error| format_error(object, error))?;
         writer.write(object, new.at, &new.bytes, &new.header)?;
         top.kept.bytes.fetch_add(bytes, Relaxed);
         Ok(())
@@ -156,7 +156,7 @@ impl Allocator {
         let endian: Endian = object.dnode().endian;
         let mut count = 0;
         for entry in spacemap::entries(&bytes, endian, 0, top.ashift) {
-            let entry = entry.map_err(|e| super::sync::format_error(number, e))?;
+            let entry = entry.map_err(|e| format_error(number, e))?;
             let Entry::Range(r) = entry else { continue };
             self.free_kept(top, r.offset, r.offset.saturating_add(r.size), tx.txg());
             count += 1;

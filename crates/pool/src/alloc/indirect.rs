@@ -12,8 +12,8 @@
 
 use super::Allocator;
 use super::maps::{self, Change, Shape, WriteMaps};
+use super::mos_writer::{BLOCK, format_error};
 use super::ranges::Ranges;
-use super::sync::{BLOCK, format_error};
 use ondisk::Dva;
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::mos::vdev_zap;

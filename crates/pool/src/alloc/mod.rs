@@ -51,6 +51,7 @@ mod indirect;
 mod lanes;
 mod maps;
 mod metaslab;
+mod mos_writer;
 mod open;
 mod ranges;
 mod removed;
@@ -162,7 +163,7 @@ impl Allocator {
             options,
             maps,
             deflate: true,
-            map_block: sync::BLOCK,
+            map_block: mos_writer::BLOCK,
             tops: RwLock::default(),
             moved: RwLock::default(),
             checkpoint: AtomicU64::new(0),

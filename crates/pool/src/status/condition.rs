@@ -5,7 +5,6 @@ use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
-use ondisk::scan::{Function, RebuildState, ScanState, State};
 use vdev::{NodeRef, Reason, VdevState};
 
 /// A condition of the pool; the worst first.
@@ -128,19 +127,6 @@ impl Condition {
 }
 
 impl Pool {
-    /// A resilver runs; not one that was broken off when the pool was closed.
-    pub(super) fn is_resilvering(&self) -> bool {
-        let scan = self.scan_state().ok().flatten();
-        let is_one =
-            |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
-        let is_rebuilt = || {
-            let is_active = |(_, s): &(u64, RebuildState)| s.state() == State::Active;
-            self.is_scanned_here()
-                && self.rebuild_states().unwrap_or_default().iter().any(is_active)
-        };
-        (scan.is_some_and(is_one) && !self.is_scan_left()) || is_rebuilt()
-    }
-
     /// Whether features are missing that an upgrade would enable, and the pool's property
     /// `compatibility` does not rule them out. Which features a named set has is written in files
     /// of the system, so a pool with one counts as complete.

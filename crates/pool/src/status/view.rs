@@ -6,6 +6,7 @@ use crate::open::Pool;
 use crate::space::{PoolSpace, class_of};
 use device::{Displacement, StoreUsage};
 use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::scan::{Function, RebuildState, ScanState, State};
 use ondisk::spelling::in_line;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
@@ -344,6 +345,19 @@ impl Pool {
         for section in &mut view.sections {
             section.iter_mut().for_each(|vdev| mark_lacking(vdev, nodes, &remark));
         }
+    }
+
+    /// A resilver runs; not one that was broken off when the pool was closed.
+    pub(super) fn is_resilvering(&self) -> bool {
+        let scan = self.scan_state().ok().flatten();
+        let is_one =
+            |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
+        let is_rebuilt = || {
+            let is_active = |(_, s): &(u64, RebuildState)| s.state() == State::Active;
+            self.is_scanned_here()
+                && self.rebuild_states().unwrap_or_default().iter().any(is_active)
+        };
+        (scan.is_some_and(is_one) && !self.is_scan_left()) || is_rebuilt()
     }
 
     /// Bytes all top-level vdevs together could grow by.

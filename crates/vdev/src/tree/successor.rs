@@ -111,24 +111,6 @@ impl VdevTree {
         node.guard.iter().for_each(|guard| guard.forget_slow());
         node.children.iter().for_each(|child| self.forget_errors_below(*child));
     }
-
-    /// Whether all blocks can still be read and written without these leaves, from leaves that
-    /// missed nothing.
-    #[must_use]
-    pub fn can_lose_all(&self, guids: &[u64]) -> bool {
-        let index = |guid: &u64| self.nodes.iter().position(|n| n.guid == *guid);
-        let leaves: Vec<usize> = guids.iter().filter_map(index).collect();
-        leaves.iter().all(|leaf| self.can_lose(*leaf))
-    }
-
-    /// Whether the top-level vdev of this leaf is whole without it, also where it has nothing but
-    /// logs: a mirror keeps a side that has missed nothing.
-    #[must_use]
-    pub fn top_is_complete_without(&self, guid: u64) -> bool {
-        let Some(leaf) = self.nodes.iter().position(|n| n.guid == guid) else { return true };
-        let mut tops = self.tops.values().filter(|top| self.is_below(top.node, leaf));
-        tops.all(|top| self.is_complete_without(top.node, leaf))
-    }
 }
 
 impl Node {

@@ -12,7 +12,7 @@ use super::attrs::Attrs;
 use crate::error::{Error, Result};
 use crate::fs::{Filesystem, Inner};
 use crate::op::{Create, Data, Identity, NewFile, Op, SetAttrs, VolumeOp};
-use crate::replay::{Encoder, volume_record};
+use crate::records::{Encoder, volume_record};
 use crate::volume::{VOLUME_DATA, Volume};
 use dmu::{EarlyWrite, Hold, Object, Objset, Tx};
 use ondisk::Endian;

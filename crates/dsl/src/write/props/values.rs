@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Refusal, Result};
 use crate::kind::DatasetKind;
-use crate::props::StoredValue;
+use crate::stored::StoredValue;
 use ondisk::props::{Access, DATASET, PropertyDesc, ValueKind, find, is_user_property};
 
 /// Longest value of a user's property in bytes, its NUL counted.

@@ -2,7 +2,7 @@
 
 use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
-use crate::live::write::levels_for;
+use crate::shape::levels_for;
 use device::AlignedBuf;
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::{BlkPtr, Dnode, Endian};

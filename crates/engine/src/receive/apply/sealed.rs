@@ -7,7 +7,7 @@
 //!
 //! Whether the blocks are those that the sender encrypted shows when the key is loaded.
 
-use super::apply::{Apply, SPILL_MAX, bad, rejected};
+use super::{Apply, SPILL_MAX, bad, rejected};
 use crate::error::{Error, ErrorKind, Result, Unreceivable};
 use device::AlignedBuf;
 use dmu::{Hold, Place, Seal};

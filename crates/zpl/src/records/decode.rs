@@ -57,7 +57,7 @@ const OBJECTS_MAX: u64 = 1 << 48;
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// The time a record was made, if it has one.
-pub(super) fn time_of(record: &Record) -> Option<Time> {
+pub(crate) fn time_of(record: &Record) -> Option<Time> {
     match &record.body {
         Body::Create(c) => Some(time(c.create_time)),
         Body::Rename { whiteout: Some(w), .. } => Some(time(w.create_time)),
@@ -250,7 +250,7 @@ type NewObject = zil::Create;
 const UNKNOWN: Refusal = Refusal::Unsupported("a record of an unknown type");
 
 /// The operation of a record of a volume of `size` bytes; `None`: there is nothing to do.
-pub(super) fn volume_op(record: &Record, size: u64) -> Result<Option<VolumeOp<'_>>> {
+pub(crate) fn volume_op(record: &Record, size: u64) -> Result<Option<VolumeOp<'_>>> {
     Ok(match &record.body {
         // The data are where they belong, and the size does not change.
         Body::Write { .. } if record.kind == TxType::WRITE2 => None,

@@ -26,18 +26,12 @@
 //! Records are bytes from disk. Each is bounded by the block it is in; its cost in memory is not (a
 //! record of one byte can change a block of 16 MiB), so that is counted and capped.
 
-mod acl;
-mod decode;
-mod encode;
-mod refusal;
-
-pub use decode::Decoder;
-pub use encode::{Encoder, volume_record};
-pub use refusal::{Refusal, ReplayStop};
+pub use crate::records::{Refusal, ReplayStop};
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Data, VolumeOp};
+use crate::records::{Decoder, time_of, volume_op};
 use crate::state::settings::FsSettings;
 use crate::volume::Volume;
 use dmu::{Hold, Objset, ScratchSpec};
@@ -146,7 +140,7 @@ pub fn into_pool(objset: &Objset, log: &Log, how: &IntoPool<'_>) -> Result<Repla
         if fs.master()?.get_u64(master::DELETE_QUEUE)?.is_some() {
             released = fs.drain_unlinked()?;
         }
-        let now = log.pending(0).find_map(decode::time_of).unwrap_or(LONG_AGO);
+        let now = log.pending(0).find_map(time_of).unwrap_or(LONG_AGO);
         Box::new(FileReplay { fs, now })
     };
     Ok(repeat(objset, log, (0, released), &mut *target, how.done)?)
@@ -179,7 +173,7 @@ pub fn filesystem_log(
         Some(_) => fs.drain_unlinked()?,
         None => 0,
     };
-    let now = log.pending(settings.synced).find_map(decode::time_of).unwrap_or(LONG_AGO);
+    let now = log.pending(settings.synced).find_map(time_of).unwrap_or(LONG_AGO);
     let mut target = FileReplay { fs, now };
     Ok(replay(scratch, settings, log, released, &mut target)?)
 }
@@ -273,7 +267,7 @@ impl Target for FileReplay {
         endian: Endian,
         done: &dyn Fn(u64),
     ) -> std::result::Result<(), Refusal> {
-        self.now = decode::time_of(record).map_or(self.now, |t| t.max(self.now));
+        self.now = time_of(record).map_or(self.now, |t| t.max(self.now));
         let op = Decoder { fuids: self.fs.fuids(), now: self.now, endian }.op(record)?;
         self.fs.with_tx(op.hold(), |tx| {
             self.fs.apply(tx, &op, self.now)?;
@@ -296,7 +290,7 @@ impl Target for VolumeReplay {
         _endian: Endian,
         done: &dyn Fn(u64),
     ) -> std::result::Result<(), Refusal> {
-        let Some(op) = decode::volume_op(record, self.volume.size())? else { return Ok(()) };
+        let Some(op) = volume_op(record, self.volume.size())? else { return Ok(()) };
         let data = match &op {
             VolumeOp::Write { data: Data::Bytes(data), .. } => data.len() as u64,
             _ => self.volume.block_size(),

@@ -3,8 +3,8 @@
 use super::account::read_table;
 use super::{Job, SetSync, spill_place};
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::write::is_tree;
 use crate::object::Object;
+use crate::shape::is_tree;
 use crate::traverse::content::Slots;
 use crate::tx::Tx;
 use crate::versions::counts::Tables;

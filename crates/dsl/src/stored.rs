@@ -1,9 +1,9 @@
 //! Properties as they are stored, along the line of inheritance.
 
-use super::{Property, Source};
 use crate::error::{Error, Result};
+use crate::property::{Property, Source};
 use crate::tree::{Dataset, Dsl};
-use dmu::{Zap, ZapEntry};
+use dmu::{Objset, Zap, ZapEntry};
 use ondisk::dsl::prop_suffix::{INHERIT, IUV, RECEIVED};
 use ondisk::props::{self, DATASET, ValueKind};
 use ondisk::spelling;
@@ -91,12 +91,12 @@ impl StoredProperties {
     }
 
     /// Text of the value that came with a stream.
-    pub(super) fn received(&self, native: &props::PropertyDesc) -> Option<String> {
+    pub(crate) fn received(&self, native: &props::PropertyDesc) -> Option<String> {
         self.received.get(native.name).map(|v| v.text(Some(native)))
     }
 
     /// The properties users invented, in stored order.
-    pub(super) fn user(&self) -> impl Iterator<Item = Property> + '_ {
+    pub(crate) fn user(&self) -> impl Iterator<Item = Property> + '_ {
         let user = self.values.iter().filter(|(n, _, _)| n.contains(':'));
         user.map(|(name, value, source)| Property {
             name: name.clone(),
@@ -191,4 +191,30 @@ impl Dsl {
         }
         Ok(out)
     }
+
+    /// The number a table of properties has of its own for `name`, set here or received; what is
+    /// inherited is left aside.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn own_number(&self, table: u64, name: &str) -> Result<Option<u64>> {
+        own_number(self.mos(), table, name)
+    }
+}
+
+/// The number a table of properties has of its own for `name`: local, or else received.
+pub(crate) fn own_number(mos: &Objset, table: u64, name: &str) -> Result<Option<u64>> {
+    if table == 0 {
+        return Ok(None);
+    }
+    let table = Zap::open(&mos.object(table)?)?;
+    let local = table.get(name.as_bytes())?;
+    if let Some(entry) = local {
+        return Ok(entry.u64());
+    }
+    if table.get(format!("{name}{INHERIT}").as_bytes())?.is_some() {
+        return Ok(None);
+    }
+    let received = table.get(format!("{name}{RECEIVED}").as_bytes())?;
+    Ok(received.and_then(|e| e.u64()))
 }

@@ -18,9 +18,9 @@ mod kill;
 mod recount;
 mod tree;
 
-use super::write::spill_place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
+use crate::shape::{hole, spill_place};
 use crate::traverse::tops;
 use crate::versions::policy::SetPolicy;
 use crate::versions::set::{Base, FIRST_SPECIAL, LiveSet};
@@ -317,7 +317,7 @@ impl SetSync<'_> {
 
     fn hole(&self, old: &BlkPtr, kind: DmuType, level: u8, size: u64) -> BlkPtr {
         match self.policy.hole_birth {
-            true => super::write::hole(old, kind, level, size, self.cx.txg),
+            true => hole(old, kind, level, size, self.cx.txg),
             false => BlkPtr::HOLE,
         }
     }
