@@ -6,7 +6,7 @@
 use crate::Held;
 use control::Presence;
 use engine::LivePool;
-use engine::devices::AnyDevices;
+use engine::devices::DeviceSource;
 use engine::live::NotUsed;
 use engine::upkeep::{PoolAccess, Upkeep, UpkeepEvent, UpkeepWork};
 use std::sync::{Arc, Weak};
@@ -17,23 +17,26 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often spares that wait and cache devices are looked at.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// Starts the threads. They end when the pool is gone.
+/// Starts the threads, which open devices by `source`. They end when the pool is gone.
 ///
 /// # Errors
 /// A thread cannot be started.
-pub fn watch(held: &Arc<Held>) -> std::io::Result<()> {
-    let Some(upkeep) = held.pool().map(|pool| Upkeep::new(pool.rt())) else { return Ok(()) };
+pub fn watch(held: &Arc<Held>, source: &Arc<dyn DeviceSource>) -> std::io::Result<()> {
+    let Some(pool) = held.pool() else { return Ok(()) };
+    let upkeep = Upkeep::new(pool.rt(), Arc::clone(source));
+    drop(pool);
+    let source = Arc::clone(source);
     let held = Arc::downgrade(held);
     let begin = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
     };
     let idle = Weak::clone(&held);
-    begin("idle", Box::new(move || probe(&idle)))?;
+    begin("idle", Box::new(move || probe(&idle, &*source)))?;
     begin("spares", Box::new(move || run(&held, upkeep)))
 }
 
 /// Looks whether what nothing reads is there. A device that hangs holds up this thread alone.
-fn probe(held: &Weak<Held>) {
+fn probe(held: &Weak<Held>, source: &dyn DeviceSource) {
     let look = || held.upgrade().and_then(|held| held.pool());
     let mut since = PROBE;
     loop {
@@ -47,7 +50,7 @@ fn probe(held: &Weak<Held>) {
         since = Duration::ZERO;
         let mut idle = pool.idle_devices();
         drop(pool);
-        idle.probe(&AnyDevices::default());
+        idle.probe(source);
         let Some(pool) = look() else { return };
         pool.note_idle(&idle);
     }

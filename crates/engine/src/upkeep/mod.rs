@@ -13,7 +13,7 @@
 
 mod replacing;
 
-use crate::devices::AnyDevices;
+use crate::devices::DeviceSource;
 use pool::live::{DeviceSearch, LivePool, Missing, MovedDevices, NotUsed, Returned};
 use rt::Rt;
 use std::path::PathBuf;
@@ -92,7 +92,9 @@ pub enum UpkeepEvent {
 ///
 /// ```
 /// use engine::LivePool;
+/// use engine::devices::AnyDevices;
 /// use engine::upkeep::{PoolAccess, Upkeep, UpkeepWork};
+/// use std::sync::Arc;
 ///
 /// struct Own(LivePool);
 ///
@@ -107,14 +109,14 @@ pub enum UpkeepEvent {
 /// }
 ///
 /// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
-/// let mut upkeep = Upkeep::new(pool.rt());
+/// let mut upkeep = Upkeep::new(pool.rt(), Arc::new(AnyDevices::default()));
 /// // All devices are there: there is nothing to do.
 /// assert!(upkeep.step(&Own(pool), &mut |event| panic!("{event:?}")).is_some());
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub struct Upkeep {
     rt: Rt,
-    source: Arc<AnyDevices>,
+    source: Arc<dyn DeviceSource>,
     used: Tried,
     grown: Tried,
     spared: Tried,
@@ -129,11 +131,10 @@ pub struct Upkeep {
 type Tell<'a> = &'a mut dyn FnMut(UpkeepEvent);
 
 impl Upkeep {
-    /// Nothing was tried yet.
+    /// Nothing was tried yet. Devices that are back, and spares, are opened by `source`.
     #[must_use]
-    pub fn new(rt: &Rt) -> Self {
-        let source = Arc::new(AnyDevices::default());
-        let lookout = DeviceSearch::new(rt, Arc::clone(&source) as _);
+    pub fn new(rt: &Rt, source: Arc<dyn DeviceSource>) -> Self {
+        let lookout = DeviceSearch::new(rt, Arc::clone(&source));
         Self {
             rt: rt.clone(),
             source,
@@ -251,7 +252,7 @@ impl Upkeep {
             let became = pool.use_returned(found, &*self.source);
             let named = |mut r: Returned| {
                 let leaf = name_of(pool, r.leaf);
-                let is_new = replacing::put_in_place(pool, &r, &self.source);
+                let is_new = replacing::put_in_place(pool, &r, &*self.source);
                 let is_new = is_new.unwrap_or_else(|why| {
                     r.refusal = Some(why);
                     false

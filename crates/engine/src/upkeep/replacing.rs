@@ -3,7 +3,7 @@
 //! It is used as a replacement without force is: it has no label and nothing else that would be
 //! lost. A device with a label is left alone.
 
-use crate::devices::{AnyDevices, DeviceSource as _};
+use crate::devices::DeviceSource;
 use crate::pools::DeviceCheck;
 use pool::live::{LabelMismatch, LivePool, NotUsed, Returned, VdevSpec};
 
@@ -20,7 +20,7 @@ fn is_wanted(pool: &LivePool) -> bool {
 pub(super) fn put_in_place(
     pool: &LivePool,
     found: &Returned,
-    source: &AnyDevices,
+    source: &dyn DeviceSource,
 ) -> Result<bool, NotUsed> {
     let is_new = found.refusal == Some(NotUsed::Unfit(LabelMismatch::NoLabel));
     if !is_new || !is_wanted(pool) {
@@ -41,7 +41,7 @@ pub(super) fn put_in_place(
     }
 }
 
-fn replace(pool: &LivePool, found: &Returned, source: &AnyDevices) -> Result<(), String> {
+fn replace(pool: &LivePool, found: &Returned, source: &dyn DeviceSource) -> Result<(), String> {
     let seen = pool.look().map_err(|e| e.to_string())?;
     let path = &found.path;
     let check = DeviceCheck { pool: Some(&seen), force: false, user: &|_, _| None };

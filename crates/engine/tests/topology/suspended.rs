@@ -453,7 +453,7 @@ fn a_leaf_that_missed_a_write_is_resilvered_by_itself() {
         run.pool().sync().unwrap();
         assert_eq!(state(run.pool(), 0), VdevState::Online);
         assert_eq!(run.pool().leaves_to_resilver(), Some(vec![guid(run.pool(), 0)]));
-        let mut upkeep = Upkeep::new(run.pool().rt());
+        let mut upkeep = Upkeep::new(run.pool().rt(), Arc::new(run.bench.source()));
         upkeep.step(&Own(run.pool()), &mut |event| panic!("{event:?}")).unwrap();
         run.pool().wait_for_scan().unwrap();
         assert!(run.pool().leaves_to_resilver().is_none_or(|leaves| leaves.is_empty()));

@@ -41,6 +41,7 @@ use control::held::{CloseMode, END_WITHIN, NotReleased};
 use control::hook;
 use control::log::{self, Filter};
 use control::{Endpoint, Server, SocketFile};
+use engine::devices::{AnyDevices, DeviceSource};
 use engine::{LivePool, OpenPool};
 use handler::{Exported, Service};
 use hostfs::notify;
@@ -409,7 +410,8 @@ impl Args {
         if let Some(address) = self.http {
             web::serve_page(address, held)?;
         }
-        spares::watch(held)?;
+        let devices: Arc<dyn DeviceSource> = Arc::new(AnyDevices::default());
+        spares::watch(held, &devices)?;
         let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
         let (made, is_complete) = self.make_mounts(session, &(&pool).into(), mounts)?;
         drop(pool);
