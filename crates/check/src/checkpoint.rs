@@ -54,7 +54,12 @@ pub(crate) fn walk(
             return None;
         }
     }
-    let open = OpenOptions { checkpoint: true, allow_missing: true, ..OpenOptions::default() };
+    let open = OpenOptions {
+        rt: pool.rt(),
+        checkpoint: true,
+        allow_missing: true,
+        ..OpenOptions::default()
+    };
     let then = match Pool::open_candidate(pool.candidate(), &open) {
         Ok(p) => p,
         Err(e) => {

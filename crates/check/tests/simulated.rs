@@ -51,7 +51,8 @@ fn checked(seed: u64, workers: usize) -> Report {
         };
         let found: Vec<_> = disks.iter().enumerate().filter_map(look).collect();
         let candidate = Candidate::group(&found).remove(0);
-        let pool = Pool::open_candidate(&candidate, &OpenOptions::default()).unwrap();
+        let open = OpenOptions { rt: rt.clone(), ..OpenOptions::default() };
+        let pool = Pool::open_candidate(&candidate, &open).unwrap();
         let options = CheckOptions { workers, batch_bytes: 256 << 10, ..CheckOptions::default() };
         check::run(&pool, &options, &Progress::new())
     };

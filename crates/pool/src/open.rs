@@ -35,7 +35,8 @@ pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// How to open a pool.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// The runtime to wait for devices with; by default that of the calling thread.
+    /// The runtime that the pool is read with; by default the operating system. A simulation passes
+    /// its own.
     pub rt: Rt,
     /// Where to search for devices.
     pub search: SearchOptions,
@@ -67,7 +68,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
-            rt: Rt::current(),
+            rt: Rt::real(),
             search: SearchOptions::default(),
             txg: None,
             checkpoint: false,

@@ -68,23 +68,23 @@ const ENDS: [&str; 5] =
 const OUT_OF_MEMORY: &str = "crates/device/src/buf/allocator.rs";
 
 /// Where the runtime of the calling thread is asked for, and why there: elsewhere it is passed.
-const RUNTIME: [(&str, &str); 8] = [
+const RUNTIME: [(&str, &str); 7] = [
     ("crates/device/src/batch.rs", "a device is waited for by the thread that calls"),
     ("crates/device/src/complete.rs", "a callback that panics ends a simulation"),
     ("crates/device/src/file.rs", "a simulation waits for no file"),
     ("crates/device/src/write.rs", "a device is waited for by the thread that calls"),
     ("crates/engine/src/making/device.rs", "devices are waited for by the thread that calls"),
     ("crates/pool/src/assemble.rs", "devices are waited for by the thread that calls"),
-    ("crates/pool/src/open.rs", "the default of an option"),
     ("crates/pool/src/scan.rs", "devices are waited for by the thread that calls"),
 ];
 
 /// Where the operating system itself is taken for a runtime: what is called from above has one
 /// passed. A folder stands for all files in it.
-const REAL: [(&str, &str); 5] = [
+const REAL: [(&str, &str); 6] = [
     ("crates/device/src/source.rs", "the default of an option"),
     ("crates/engine/src/new_pool.rs", "the default of an option"),
     ("crates/far/src/", "other machines, which no simulation has but as stores of its own"),
+    ("crates/pool/src/open.rs", "the default of an option"),
     ("crates/lab/src/", "threads that simulations run on, and pools that are real"),
     ("crates/zinc/src/", "the command chooses: it runs on this machine"),
 ];

@@ -196,7 +196,8 @@ impl Bench {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions { cache_bytes: self.cache_bytes, ..OpenOptions::default() }
+        let (rt, cache_bytes) = (rt::Rt::current(), self.cache_bytes);
+        OpenOptions { rt, cache_bytes, ..OpenOptions::default() }
     }
 
     pub fn candidates(&self) -> Vec<Candidate> {

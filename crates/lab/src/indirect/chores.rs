@@ -95,7 +95,7 @@ pub(super) fn run(
 /// Verifies the pool.
 fn scrub(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     let site = SimDisks::new(rt);
-    let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let pool = world::open(rt, &disks(&site, preset, image, seed), CACHE_BYTES)?;
     let (before, begin) = (pool.block_stats(), rt.now());
     let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
     if let Some(issue) = report.issues.first() {
@@ -107,7 +107,7 @@ fn scrub(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
 /// All of the file.
 fn send(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     let site = SimDisks::new(rt);
-    let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let pool = world::open(rt, &disks(&site, preset, image, seed), CACHE_BYTES)?;
     let (fs, number) = file(&pool)?;
     let object = fs.objset().object(number)?;
     let (before, begin) = (pool.block_stats(), rt.now());
@@ -127,7 +127,7 @@ fn send(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
 /// Every pointer of the file, in order, by one thread.
 fn pointers(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     let site = SimDisks::new(rt);
-    let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let pool = world::open(rt, &disks(&site, preset, image, seed), CACHE_BYTES)?;
     let (fs, number) = file(&pool)?;
     let object = fs.objset().object(number)?;
     let (before, begin) = (pool.block_stats(), rt.now());

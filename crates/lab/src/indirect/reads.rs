@@ -96,7 +96,7 @@ pub(super) fn run(image: Image, preset: &Preset, case: Case) -> Result<Measured>
 fn run_here(rt: &Rt, image: Image, preset: &Preset, case: Case) -> Result<Measured> {
     let site = SimDisks::new(rt);
     let disks = disks(&site, preset, image, case.seed);
-    read(rt, &world::open(&disks, CACHE_BYTES)?, world::DATASET, case)
+    read(rt, &world::open(rt, &disks, CACHE_BYTES)?, world::DATASET, case)
 }
 
 /// Runs a case on the file in a dataset of an open pool.

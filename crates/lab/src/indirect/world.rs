@@ -120,18 +120,19 @@ pub(super) fn candidate(disks: &[WriteDeviceRef]) -> Result<Candidate> {
     Ok(Candidate::group(&found).into_iter().next().ok_or("no pool on the disks")?)
 }
 
-pub(super) fn options(cache_bytes: usize) -> OpenOptions {
-    OpenOptions { cache_bytes, read_ahead_bytes: 0, ..OpenOptions::default() }
+pub(super) fn options(rt: &Rt, cache_bytes: usize) -> OpenOptions {
+    let rt = rt.clone();
+    OpenOptions { rt, cache_bytes, read_ahead_bytes: 0, ..OpenOptions::default() }
 }
 
 /// Opens what is on `disks` for reading.
-pub(super) fn open(disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<Pool> {
-    Ok(Pool::open_candidate(&candidate(disks)?, &options(cache_bytes))?)
+pub(super) fn open(rt: &Rt, disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<Pool> {
+    Ok(Pool::open_candidate(&candidate(disks)?, &options(rt, cache_bytes))?)
 }
 
 /// Opens it for writing.
 pub(super) fn import(rt: &Rt, disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<LivePool> {
-    let options = ImportOptions::new(options(cache_bytes));
+    let options = ImportOptions::new(options(rt, cache_bytes));
     let source: Devices = (0..).zip(disks).map(|(n, d)| (name(n), Arc::clone(d))).collect();
     Ok(live::import(rt, &candidate(disks)?, &options, &source)?)
 }
