@@ -589,14 +589,15 @@ pub mod pools {
 /// Send streams as sequences of records.
 ///
 /// ```
-/// use engine::send::{Forms, Send};
+/// use engine::send::{Forms, SendStream};
 /// use engine::streams::{Body, Reader};
 /// use engine::{NewPool, Progress, datasets};
 ///
 /// let pool = NewPool::new("tank").memory(128 << 20).create()?;
 /// datasets::snapshot(&pool, &["tank@monday"], false, Vec::new())?;
 /// let (view, mut stream) = (pool.look()?, Vec::new());
-/// Send::new(&view, "tank@monday", None, Forms::default())?.run(&mut stream, &Progress::new())?;
+/// let send = SendStream::new(&view, "tank@monday", None, Forms::default())?;
+/// send.run(&mut stream, &Progress::new())?;
 ///
 /// let mut records = Reader::new(&stream[..]);
 /// let first = records.record().unwrap().unwrap();

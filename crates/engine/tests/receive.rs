@@ -21,7 +21,7 @@ use engine::inside::ondisk::stream::{Begin, End, KIND_COMPOUND, MAGIC};
 use engine::inside::pool::UnguardedDatasets as _;
 use engine::properties::{DatasetSetting, set};
 use engine::receive::{NotReceived, Receive, ReceiveObserver, Stream};
-use engine::send::{Forms, Send};
+use engine::send::{Forms, SendStream};
 use engine::streams::Writer;
 use engine::{
     Create, ErrorKind, Filesystem, LivePool, NewPool, OpenOptions, Pool, Progress, PropertyContext,
@@ -53,7 +53,7 @@ impl ReceiveObserver for Told {
 
 fn sent(pool: &LivePool, name: &str, from: Option<&str>, forms: Forms) -> Vec<u8> {
     let view = pool.look().unwrap();
-    let send = Send::new(&view, name, from, forms).unwrap();
+    let send = SendStream::new(&view, name, from, forms).unwrap();
     let mut stream = Vec::new();
     send.run(&mut stream, &Progress::new()).unwrap();
     stream

@@ -7,7 +7,7 @@ use engine::inside::codec::compress;
 use engine::inside::ondisk::stream::{OBJECT_HAS_SPILL, SPILL_UNMODIFIED, begin_flag, feature};
 use engine::inside::pool::UnguardedDatasets as _;
 use engine::properties::{DatasetSetting, set};
-use engine::send::{Forms, Send};
+use engine::send::{Forms, SendStream};
 use engine::streams::{Body, Reader};
 use engine::{ErrorKind, Filesystem, LivePool, NewPool, Progress, Rule};
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ fn transfer(
     objects: &mut Objects,
 ) -> bool {
     let view = pool.look().unwrap();
-    let send = Send::new(&view, name, from, forms).unwrap();
+    let send = SendStream::new(&view, name, from, forms).unwrap();
     let mut stream = Vec::new();
     send.run(&mut stream, &Progress::new()).unwrap();
     let mut input = Reader::new(&stream[..]);
@@ -321,13 +321,13 @@ fn a_clone_is_an_increment_of_its_origin() {
     compare(&objects, &there(&pool, "tank/copy@two", false), "the clone");
     let view = pool.look().unwrap();
     let mut stream = Vec::new();
-    let send = Send::new(&view, "tank/copy@two", Some("tank@one"), forms).unwrap();
+    let send = SendStream::new(&view, "tank/copy@two", Some("tank@one"), forms).unwrap();
     send.run(&mut stream, &Progress::new()).unwrap();
     let begin = Reader::new(&stream[..]).record().unwrap().unwrap();
     let Body::Begin(begin) = begin.body else { panic!("a stream begins with BEGIN") };
     assert_ne!(begin.flags & begin_flag::CLONE, 0);
     for (to, from) in [("tank@one", "tank/copy@two"), ("tank@one", "tank@one")] {
-        let error = Send::new(&view, to, Some(from), forms).err().unwrap();
+        let error = SendStream::new(&view, to, Some(from), forms).err().unwrap();
         assert_eq!(error.kind(), &ErrorKind::Against(Rule::NotEarlier), "{to} from {from}");
     }
 }
@@ -337,7 +337,7 @@ fn a_stream_that_is_called_off_has_no_end() {
     let pool = NewPool::new("tank").memory(128 << 20).create().unwrap();
     engine::datasets::snapshot(&pool, &["tank@one"], false, Vec::new()).unwrap();
     let view = pool.look().unwrap();
-    let send = Send::new(&view, "tank@one", None, Forms::default()).unwrap();
+    let send = SendStream::new(&view, "tank@one", None, Forms::default()).unwrap();
     let progress = Progress::new();
     progress.cancel();
     let mut stream = Vec::new();
@@ -393,7 +393,7 @@ fn the_kernel_receives_what_is_sent() {
             let forms = Forms { large_blocks, compressed, embedded, raw: false };
             for (of, name) in ["fs", "vol"].iter().zip(&names) {
                 let path = job.join(format!("{of}{n}.{round}.stream"));
-                let send = Send::new(&view, name, from.as_deref(), forms).unwrap();
+                let send = SendStream::new(&view, name, from.as_deref(), forms).unwrap();
                 send.run(std::fs::File::create(path).unwrap(), &Progress::new()).unwrap();
             }
         }

@@ -2,7 +2,7 @@
 
 use engine::config::{NvList, NvPair, NvValue};
 use engine::hex;
-use engine::send::{Gap, Package, Send};
+use engine::send::{Gap, Package, SendStream};
 use engine::spelling::in_line;
 use engine::streams::{
     self, Algorithm, Body, Converted, Decompressed, RECORD_SIZE, Reader, Record,
@@ -235,7 +235,7 @@ pub fn gap(gap: &Gap) -> String {
 
 /// The same of the rest of a stream, and what is in its token.
 #[must_use]
-pub fn rest(token: &ResumeToken, send: &Send<'_>, size: u64, is_exact: bool) -> String {
+pub fn rest(token: &ResumeToken, send: &SendStream<'_>, size: u64, is_exact: bool) -> String {
     let mut out = "resume token contents:\n".to_owned();
     list_lines(&mut out, &token.list(), 0);
     out.push_str(&estimate(send.name(), send.from(), size, is_exact));

@@ -1,7 +1,7 @@
 //! `zdb -B`: a snapshot, by the number of its object set, as a send stream.
 
 use crate::{Error, Result};
-use engine::send::{Forms, Send};
+use engine::send::{Forms, SendStream};
 use engine::{Pool, Progress};
 use std::io::Write;
 use std::marker::Send as Sendable;
@@ -21,5 +21,5 @@ pub fn backup(pool: &Pool, name: &str, letters: &str, out: impl Write + Sendable
     let forms =
         Forms { large_blocks: has('L'), compressed: has('c'), embedded: has('e'), raw: has('w') };
     let snapshot = pool.datasets().name_of(number)?;
-    Ok(Send::new(pool, &snapshot, None, forms)?.run(out, &Progress::new())?)
+    Ok(SendStream::new(pool, &snapshot, None, forms)?.run(out, &Progress::new())?)
 }

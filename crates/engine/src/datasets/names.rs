@@ -140,7 +140,7 @@ mod tests {
                 let all = heads(pool.view(), "tank").unwrap();
                 assert!(all.iter().any(|head| head.name == "tank/stays"));
                 let forms = crate::send::Forms::default();
-                crate::send::Send::new(pool.view(), "tank/stays@s", None, forms).unwrap();
+                crate::send::SendStream::new(pool.view(), "tank/stays@s", None, forms).unwrap();
             }
         });
         pool.export().unwrap();

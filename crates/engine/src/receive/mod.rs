@@ -114,7 +114,7 @@ pub struct NotReceived {
 ///
 /// ```
 /// use engine::receive::{Receive, ReceiveObserver};
-/// use engine::send::{Forms, Send};
+/// use engine::send::{Forms, SendStream};
 /// use engine::{NewPool, Progress, datasets};
 ///
 /// struct Silent;
@@ -125,7 +125,8 @@ pub struct NotReceived {
 /// let from = NewPool::new("tank").memory(128 << 20).create()?;
 /// datasets::snapshot(&from, &["tank@monday"], false, Vec::new())?;
 /// let (view, mut stream) = (from.look()?, Vec::new());
-/// Send::new(&view, "tank@monday", None, Forms::default())?.run(&mut stream, &Progress::new())?;
+/// let send = SendStream::new(&view, "tank@monday", None, Forms::default())?;
+/// send.run(&mut stream, &Progress::new())?;
 ///
 /// let to = NewPool::new("store").memory(128 << 20).create()?;
 /// let receive = Receive { target: "store/copy".to_owned(), ..Receive::default() };

@@ -5,7 +5,7 @@
 //! those of data. Less is what indirect blocks take of them, which is a pointer for each record;
 //! more are the headers.
 
-use super::{Earlier, Send};
+use super::{Earlier, SendStream};
 use crate::error::Result;
 use dsl::{DatasetKind, PropertyContext};
 use ondisk::blkptr::BLKPTR_SIZE;
@@ -32,7 +32,7 @@ impl io::Write for &mut Count {
     }
 }
 
-pub(super) fn size(send: &Send<'_>, progress: &Progress) -> Result<u64> {
+pub(super) fn size(send: &SendStream<'_>, progress: &Progress) -> Result<u64> {
     let Some(space) = space(send)? else {
         let mut count = Count::default();
         send.run(&mut count, progress)?;
@@ -50,7 +50,7 @@ pub(super) fn size(send: &Send<'_>, progress: &Progress) -> Result<u64> {
 }
 
 /// The space written since the receiver's snapshot; `None` if that is not known.
-fn space(send: &Send<'_>) -> Result<Option<Space>> {
+fn space(send: &SendStream<'_>) -> Result<Option<Space>> {
     let phys = &send.dataset.phys;
     match &send.from {
         None => Ok(Some(Space {
@@ -71,7 +71,7 @@ fn space(send: &Send<'_>) -> Result<Option<Space>> {
 
 /// The size of the records that its files have. Of volumes OpenZFS takes the default of
 /// `volblocksize`, whatever theirs is.
-fn record_size(send: &Send<'_>) -> Result<u64> {
+fn record_size(send: &SendStream<'_>) -> Result<u64> {
     let dsl = send.pool.datasets();
     let head = dsl.by_name(send.dataset.name.split('@').next().unwrap_or_default())?;
     if dsl.kind(&head) == DatasetKind::Volume {

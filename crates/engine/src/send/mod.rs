@@ -87,22 +87,22 @@ impl Forms {
     }
 }
 
-/// A snapshot that is to be sent.
+/// The stream of a snapshot, which [`Self::run`] writes.
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
-/// use engine::send::{Forms, Send};
+/// use engine::send::{Forms, SendStream};
 ///
 /// engine::datasets::snapshot(&pool, &["tank@a"], false, Vec::new())?;
 /// let mut stream = Vec::new();
-/// let send = Send::new(pool.view(), "tank@a", None, Forms::default())?;
+/// let send = SendStream::new(pool.view(), "tank@a", None, Forms::default())?;
 /// send.run(&mut stream, &engine::Progress::new())?;
 /// let mut records = engine::streams::Reader::new(&stream[..]);
 /// while records.record()?.is_some() {}
 /// assert_eq!(records.length(), stream.len() as u64);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Send<'a> {
+pub struct SendStream<'a> {
     pool: &'a Pool,
     dataset: Dataset,
     objset: Objset,
@@ -131,7 +131,7 @@ enum Earlier {
     Bookmark(Box<Bookmark>),
 }
 
-impl<'a> Send<'a> {
+impl<'a> SendStream<'a> {
     /// Prepares to send a snapshot, in full or as an increment of an earlier snapshot or bookmark
     /// (`@NAME` and `#NAME` are those of the same file system; that of another is an origin).
     ///
@@ -245,14 +245,14 @@ impl<'a> Send<'a> {
     /// # Errors
     /// A block cannot be read, `out` fails, or it was cancelled. The stream has no end then, and a
     /// receiver refuses it.
-    pub fn run<W: Write + std::marker::Send>(&self, out: W, progress: &Progress) -> Result<()> {
+    pub fn run<W: Write + Send>(&self, out: W, progress: &Progress) -> Result<()> {
         let writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
         progress.begin("records sent", 0);
         self.write(writer, progress).map(drop)
     }
 
     /// Writes it behind what was written already.
-    fn write<W: Write + std::marker::Send>(
+    fn write<W: Write + Send>(
         &self,
         mut writer: Writer<std::io::BufWriter<W>>,
         progress: &Progress,

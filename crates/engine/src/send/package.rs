@@ -3,8 +3,8 @@
 //!
 //! # Theory
 //!
-//! A package is a list and, behind it, streams of single snapshots, each as [`Send`] writes it. So
-//! it is a plan: which snapshots, in which order, each as an increment of what.
+//! A package is a list and, behind it, streams of single snapshots, each as [`SendStream`] writes
+//! it. So it is a plan: which snapshots, in which order, each as an increment of what.
 //!
 //! ```text
 //! tree     the dataset, or it and all below it, as their tables have them       -> the list
@@ -22,7 +22,7 @@
 
 use super::list::{self, SentDataset};
 use super::scope::{Scope, short};
-use super::{Forms, Send};
+use super::{Forms, SendStream};
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule, Unsendable};
 use crate::reading::lease;
 use dsl::{Action, Dataset, Dsl};
@@ -122,7 +122,7 @@ impl<'a> Package<'a> {
     /// Finds out what the stream has: the snapshot, what the scope says, what lies behind `from`
     /// (`@NAME`, `NAME` or the full name of a snapshot of the same dataset; the origin of a clone;
     /// of one snapshot also a bookmark). Where the scope is just the snapshot, the stream is that
-    /// of [`Send`].
+    /// of [`SendStream`].
     ///
     /// # Errors
     /// There is no such snapshot, a dataset below lacks it and is not passed over, or they cannot
@@ -159,7 +159,7 @@ impl<'a> Package<'a> {
                     true => from.to_owned(),
                     false => format!("@{from}"),
                 });
-                let send = Send::among(&dsl, snapshot, from.as_deref(), forms)?;
+                let send = SendStream::among(&dsl, snapshot, from.as_deref(), forms)?;
                 let from = send.from().map(str::to_owned);
                 vec![Part { snapshot: snapshot.to_owned(), from, guid: last.phys.guid }]
             }
@@ -222,7 +222,7 @@ impl<'a> Package<'a> {
     /// increment of](Self::announced_from).
     ///
     /// # Errors
-    /// As [`Self::open`] and [`Send::estimate`].
+    /// As [`Self::open`] and [`SendStream::estimate`].
     pub fn estimate(&self, part: &Part, progress: &Progress) -> Result<u64> {
         let from = part.from.clone().filter(|_| self.announced_from(part).is_some());
         self.open(&Part { from, ..part.clone() })?.estimate(progress)
@@ -232,8 +232,8 @@ impl<'a> Package<'a> {
     ///
     /// # Errors
     /// It is not there any more, or cannot be sent.
-    pub fn open(&self, part: &Part) -> Result<Send<'a>> {
-        let send = Send::new(self.pool, &part.snapshot, part.from.as_deref(), self.forms)?;
+    pub fn open(&self, part: &Part) -> Result<SendStream<'a>> {
+        let send = SendStream::new(self.pool, &part.snapshot, part.from.as_deref(), self.forms)?;
         if send.dataset.phys.guid != part.guid {
             let at = Place::Dataset(part.snapshot.clone());
             return Err(Error::new(ErrorKind::NotFound).at(at));
@@ -244,8 +244,8 @@ impl<'a> Package<'a> {
     /// Writes the stream. The progress has the bytes that were written.
     ///
     /// # Errors
-    /// As [`Send::run`] and [`Self::open`].
-    pub fn run<W: Write + std::marker::Send>(&self, out: W, progress: &Progress) -> Result<()> {
+    /// As [`SendStream::run`] and [`Self::open`].
+    pub fn run<W: Write + Send>(&self, out: W, progress: &Progress) -> Result<()> {
         let mut writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
         progress.begin("records sent", 0);
         if let Some(list) = &self.list {

@@ -4,7 +4,7 @@
 //! object and the offset of a record. The rest begins with that object: all objects before it, and
 //! all blocks of it that end before the offset, were received.
 
-use super::{Forms, Send};
+use super::{Forms, SendStream};
 use crate::datasets::snapshot_by_guid;
 use crate::error::{Error, ErrorKind, Result, ResumeFault, Unsendable};
 use dsl::{Dsl, ResumeToken};
@@ -37,7 +37,7 @@ impl Start {
     }
 }
 
-impl<'a> Send<'a> {
+impl<'a> SendStream<'a> {
     /// Prepares to send the rest of a stream that was cut, as the receiver's token says
     /// (`receive_resume_token`).
     ///

@@ -1,6 +1,6 @@
 //! Finds the changes, in order, in the batches in which they are read and written.
 
-use super::Send;
+use super::SendStream;
 use super::emit::Emit;
 use super::item::{Data, Item, Reading, Ready};
 use crate::error::{Error, ErrorKind, Result, Unsendable};
@@ -33,7 +33,7 @@ struct Current {
 
 /// Visits what changed.
 struct Walk<'a, W: Write> {
-    send: &'a Send<'a>,
+    send: &'a SendStream<'a>,
     progress: &'a Progress,
     emit: Mutex<Emit<'a, W>>,
     batch: Vec<Item>,
@@ -49,8 +49,8 @@ struct Walk<'a, W: Write> {
 }
 
 /// Sends what changed, and gives the writer back.
-pub(super) fn send<'a, W: Write + std::marker::Send>(
-    send: &'a Send<'a>,
+pub(super) fn send<'a, W: Write + Send>(
+    send: &'a SendStream<'a>,
     emit: Emit<'a, W>,
     progress: &'a Progress,
 ) -> Result<Writer<std::io::BufWriter<W>>> {
@@ -82,7 +82,7 @@ pub(super) fn send<'a, W: Write + std::marker::Send>(
     }
 }
 
-impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
+impl<W: Write + Send> Visitor for Walk<'_, W> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         if self.failure.is_some() || self.progress.is_cancelled() {
             return Step::Stop;
@@ -163,7 +163,7 @@ impl<W: Write + std::marker::Send> Visitor for Walk<'_, W> {
     }
 }
 
-impl<W: Write + std::marker::Send> Walk<'_, W> {
+impl<W: Write + Send> Walk<'_, W> {
     fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
@@ -297,7 +297,7 @@ impl<W: Write + std::marker::Send> Walk<'_, W> {
 
 /// Reads the blocks of these items.
 fn read(
-    send: &Send<'_>,
+    send: &SendStream<'_>,
     batch: &[Item],
     part: &[(usize, Reading)],
 ) -> Result<Vec<(usize, Arc<Block>)>> {

@@ -125,7 +125,7 @@ fn what_is_sent_raw_is_received_without_a_key() {
                 assert!(body(&again) == body(&stream), "seed {seed}, {name}: not the same records");
                 let plain = Forms { raw: false, ..RAW };
                 let view = into.look().unwrap();
-                let e = Send::new(&view, &format!("{target}@{round}"), None, plain).err();
+                let e = SendStream::new(&view, &format!("{target}@{round}"), None, plain).err();
                 assert!(matches!(e.unwrap().kind(), ErrorKind::NoKey));
             }
             if round == 1 {

@@ -23,7 +23,7 @@ fn token(pool: &Pool, name: &str) -> Option<String> {
 /// The stream that a token asks for.
 fn rest(pool: &LivePool, token: &str) -> Vec<u8> {
     let view = pool.look().unwrap();
-    let send = Send::resume(&view, &ResumeToken::decode(token).unwrap()).unwrap();
+    let send = SendStream::resume(&view, &ResumeToken::decode(token).unwrap()).unwrap();
     let mut stream = Vec::new();
     send.run(&mut stream, &Progress::new()).unwrap();
     stream
@@ -233,7 +233,7 @@ fn a_token_that_is_stale_is_refused() {
         let mut token = token.clone();
         change(&mut token);
         let view = from.look().unwrap();
-        let kind = Send::resume(&view, &token).err().map(|e| e.kind().clone());
+        let kind = SendStream::resume(&view, &token).err().map(|e| e.kind().clone());
         kind.map(|kind| match kind {
             ErrorKind::NotResumed(fault) => fault,
             other => panic!("{other:?}"),

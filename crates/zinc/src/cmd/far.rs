@@ -26,7 +26,7 @@ pub enum Command {
     /// Verify everything that a disk has in its store
     Check(Check),
     /// Copy a disk out of a store into a file, or a file into a disk
-    Copy(Copy),
+    Copy(ImageCopy),
     /// Delete objects that are no longer needed
     Gc(Gc),
     /// Show what a month of use costs
@@ -78,7 +78,7 @@ pub struct Check {
 Either FROM or TO is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…).
 A file is created, with holes where the disk has nothing.
 A file is copied into a disk that is there already and at least as large.")]
-pub struct Copy {
+pub struct ImageCopy {
     /// The source
     from: String,
     /// The destination
@@ -248,7 +248,7 @@ impl Verb for Check {
     }
 }
 
-impl Verb for Copy {
+impl Verb for ImageCopy {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let progress = Progress::new();
         progress.begin("copied", 0);

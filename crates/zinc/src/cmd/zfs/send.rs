@@ -7,7 +7,7 @@ use crate::progress::while_showing;
 use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
-use engine::send::{Forms, Package, Scope, Send, snapshot_of};
+use engine::send::{Forms, Package, Scope, SendStream, snapshot_of};
 use engine::{Error, ErrorKind, LivePool, Progress, ResumeToken, Rule};
 use std::io;
 use std::process::ExitCode;
@@ -203,7 +203,7 @@ impl Args {
         let token = ResumeToken::decode(token).map_err(|e| refused(e.into()))?;
         let name = snapshot_of(&token);
         let pool = self.pool.clone().open(session, &name)?;
-        let mut send = Send::resume(&pool, &token).map_err(refused)?;
+        let mut send = SendStream::resume(&pool, &token).map_err(refused)?;
         if let Some(pool) = self.held(session, &name) {
             send = send.held_in(&pool).map_err(|e| match e.kind() {
                 ErrorKind::Refused(_) => cannot("send", &name, e),
