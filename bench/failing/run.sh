@@ -61,7 +61,7 @@ stop() {
     server=
     rm -f "$socket"
 }
-# A load of so many seconds: appends its requests per second, and microseconds at the 99th percentile.
+# A load of a number of seconds: appends its requests per second, and microseconds at the 99th percentile.
 load() { # NAME SECONDS FIO-OPTIONS...
     local name=$1 seconds=$2
     shift 2

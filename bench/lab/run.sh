@@ -30,7 +30,7 @@ fio_jobs() { # SEED
     done
     printf '[cached,16384]\nrw=write\nbs=16k\n'
     for bytes in 512 1024 2048 4096 8192 16384 32768 65536 131072; do
-        # As zinc, not where the device does not read so little at once.
+        # As zinc, not where the device reads no less than a certain size at once.
         test $bytes -ge "$least" || continue
         printf '[read,%s]\nrw=read\nbs=%s\n[randread,%s]\nrw=randread\nbs=%s\n' \
             $bytes $bytes $bytes $bytes

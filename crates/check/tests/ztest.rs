@@ -23,7 +23,7 @@ use testkit::{Rng, oracle};
 /// The name ztest gives its pools.
 const POOL: &str = "ztest";
 
-/// ztest needs about so long to fill a RAID-Z and expand it.
+/// About the time that ztest needs to fill a RAID-Z and expand it.
 const EXPANSION_SECONDS: u64 = 20;
 
 /// How many pools, from which seed, and for how many seconds ztest is at work on each.

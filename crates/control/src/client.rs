@@ -62,7 +62,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. With `patience` each answer is waited for so long at most.
+    /// Connects. Each answer is waited for `patience` at most, where there is one.
     ///
     /// # Errors
     /// When no process listens there.

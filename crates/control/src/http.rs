@@ -170,7 +170,7 @@ pub fn serve(
     serve_within(address, PATIENCE, pages)
 }
 
-/// The same, with a connection that may take so long.
+/// The same, with a connection that may take `patience`.
 fn serve_within(
     address: SocketAddr,
     patience: Duration,

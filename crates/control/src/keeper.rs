@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest one.
 const PAUSE_MAX: Duration = Duration::from_secs(64);
-/// A process that ran so long is restarted after the first pause.
+/// A process that ran for this time is restarted after the first pause.
 const WELL: Duration = Duration::from_mins(10);
 
 /// A process that is to be kept running.
@@ -108,7 +108,7 @@ impl Supervisor {
         !waited.unwrap_or_else(PoisonError::into_inner).has_failed
     }
 
-    /// Waits so long, or until all end; whether they do.
+    /// Waits for `time`, or until all end; whether they do.
     pub fn pause(&self, time: Duration) -> bool {
         let ends = |state: &mut State| !state.is_ending;
         let waited = self.changed.wait_timeout_while(self.state(), time, ends);

@@ -82,7 +82,7 @@ impl Presence {
         drop(self.changed.wait_while(self.state(), is_here));
     }
 
-    /// Waits so long at most for it to end; whether it did.
+    /// Waits for it to end, for `time` at most; whether it did.
     pub fn ends_within(&self, time: Duration) -> bool {
         let state = self.state();
         let is_here = |state: &mut State| matches!(state, State::Here);

@@ -54,7 +54,7 @@ pub struct SimModel {
     pub flush: SimCost,
     /// Reads and writes that the disk works on at once; at least 1.
     pub depth: usize,
-    /// Each read and write ends up to so much later, by chance, so that they overtake each other.
+    /// Each read and write ends up to this much later, by chance, so that they overtake each other.
     pub spread: Duration,
 }
 

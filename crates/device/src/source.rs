@@ -62,7 +62,7 @@ pub trait DeviceSource: Send + Sync {
 /// How long an opening is waited for, and how often it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenPolicy {
-    /// An opening that fails by what may pass is tried again for so long.
+    /// An opening that fails by what may pass is tried again for this time.
     pub again: Duration,
     /// The time between two tries.
     pub pause: Duration,

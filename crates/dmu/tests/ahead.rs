@@ -20,7 +20,7 @@ use zio::{Allocate, Reader, Writer, WriterSettings};
 /// Bytes of a block, and blocks of the file.
 const BLOCK: u64 = 16 << 10;
 const BLOCKS: u64 = 512;
-/// So much that nothing is evicted.
+/// Enough that nothing is evicted.
 const CACHE: usize = 64 << 20;
 /// As far as one reader's blocks may be ahead.
 const MAX: u64 = 1 << 20;

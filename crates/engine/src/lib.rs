@@ -91,7 +91,7 @@
 //! and volumes are seen at once and durable with their txg, a few seconds later;
 //! [`LivePool::sync`] waits for it.
 //!
-//! A program that cannot wait so long has the changes of one file ([`Filesystem::sync`]), of a
+//! A program that cannot wait that long has the changes of one file ([`Filesystem::sync`]), of a
 //! whole file system ([`Filesystem::sync_all`]) or of a volume ([`Volume::flush`]) written to the
 //! intent log: one write and one flush, which all threads that wait share. `sync_then` and
 //! `flush_then` call back instead. With the property `sync=always` each change does that. What is

@@ -27,7 +27,8 @@ pub trait RawDisk {
     /// Reads and waits.
     ///
     /// # Errors
-    /// The device's; [`std::io::ErrorKind::InvalidInput`] when it does not read so little at once.
+    /// The device's; [`std::io::ErrorKind::InvalidInput`] when it reads no less than a
+    /// certain size at once.
     fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()>;
 
     /// Writes bytes that do not compress, and waits until the device says that it is done.

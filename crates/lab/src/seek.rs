@@ -93,7 +93,7 @@ const SIM_RANDOM: u64 = 200_000;
 const FULL_BANDWIDTH: f64 = 0.97;
 const IDLE_PERCENT: f64 = 98.0;
 
-/// What a size achieved; `None` where the device does not read so little at once.
+/// What a size achieved; `None` where it is less than the device reads at once.
 struct Sizes {
     bytes: u64,
     linear: Option<Pace>,

@@ -65,7 +65,7 @@ pub struct Writer {
     /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
     /// copying into the kernel.
     pub own_time: Duration,
-    /// It begins so much later than the others.
+    /// How much later than the others it begins.
     pub late: Duration,
 }
 

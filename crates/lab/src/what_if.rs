@@ -158,8 +158,8 @@ pub struct Answer {
 
 /// Dirty data at most, whatever machine this runs on; of small files and full pools less.
 const DIRTY_MAX: u64 = 1 << 30;
-/// Memory for blocks that were read is so small a part of the files, so that reads come from the
-/// disks; but no less than metadata need.
+/// Memory for blocks that were read is one part in this number of the files, so that reads come
+/// from the disks; but no less than metadata need.
 const CACHE_PART: u64 = 16;
 const CACHE_LEAST: u64 = 16 << 20;
 /// Busy for more than this, disks are the limit, in percent.

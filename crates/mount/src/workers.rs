@@ -48,7 +48,7 @@ pub(crate) enum Class {
     Content,
     /// It changes something.
     Change,
-    /// It writes so much that it is not short.
+    /// It writes enough to take long.
     Write,
 }
 

@@ -38,7 +38,7 @@ pub const STATISTICS: &str = "DDT-statistics";
 /// Class of a table: how often its entries are referenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// So often that more copies were made (obsolete).
+    /// Often enough that more copies were made (obsolete).
     Ditto,
     /// More than once.
     Duplicate,

@@ -656,8 +656,8 @@ pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
     }
 }
 
-/// `[INTERVAL [COUNT]]` of verbs that watch a server: calls `look` once without, and so often, and
-/// with such pauses, as is asked for.
+/// `[INTERVAL [COUNT]]` of verbs that watch a server: calls `look` once without them, otherwise
+/// COUNT times with a pause of INTERVAL.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Repeat {
     /// Seconds between two looks at a pool that is served

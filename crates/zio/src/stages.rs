@@ -84,7 +84,7 @@ pub(crate) struct StageMeter {
 }
 
 impl StageMeter {
-    /// A block of this many bytes took so long, and represents `weight` of them.
+    /// A block of `bytes` bytes took `time`, and represents `weight` of them.
     pub(crate) fn add(&self, time: Duration, bytes: usize, weight: u64) {
         self.count(weight, (bytes as u64).wrapping_mul(weight));
         self.time_ns.add_many(nanos(time), weight);

@@ -158,7 +158,7 @@ impl ByType {
         }
     }
 
-    /// A read of block `bp` took so long, and represents this many.
+    /// A read of block `bp` took `time`, and represents `weight` reads.
     pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);
@@ -166,7 +166,7 @@ impl ByType {
         }
     }
 
-    /// A write of block `bp` took so long, and represents this many.
+    /// A write of block `bp` took `time`, and represents `weight` writes.
     pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);

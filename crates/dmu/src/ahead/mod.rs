@@ -68,7 +68,7 @@ const START_BYTES: u64 = 256 << 10;
 /// Threads of a store. They wait more than they compute: enough to keep devices at work while
 /// others are verified.
 const THREADS_MAX: usize = 4;
-/// Streams whose readers were not seen for so long end, when others want room.
+/// Streams whose readers were not seen for this time end when others want room.
 const STALE: Duration = Duration::from_secs(2);
 
 /// Bytes per second that a reader verifies and copies at the least, when it waits for no device and
@@ -259,7 +259,7 @@ pub(crate) struct Begun {
     cpu: Option<Duration>,
 }
 
-/// Whether a thread that took so long for these blocks, `cpu` of it computing, saved their reader
+/// Whether a thread that took `took` for these blocks, `cpu` of it computing, saved their reader
 /// some time: it waited, or had more to compute than a copy and a fast checksum.
 fn gains((took, cpu): (Duration, Duration), blocks: u32, bytes: u64) -> bool {
     let has_waited = cpu < took * 7 / 8;

@@ -129,7 +129,7 @@ impl<B: Blocks> Table<B> {
         Ok(())
     }
 
-    /// So much is in memory that it should be written before more is changed.
+    /// Whether enough is in memory that it should be written before more is changed.
     pub(super) fn is_large(&self) -> bool {
         matches!(&self.form, Form::Fat { fat, .. } if fat.held() >= LEAVES_MAX)
     }

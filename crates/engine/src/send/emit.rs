@@ -273,7 +273,7 @@ impl Seal {
     }
 }
 
-/// The block as it is stored, which is so long.
+/// The record of a block as it is stored, in `length` bytes.
 fn sealed(write: &Write, bp: &BlkPtr, length: usize) -> Write {
     let Seal { salt, iv, mac, flags } = Seal::of(bp);
     let write = as_stored(write, bp);

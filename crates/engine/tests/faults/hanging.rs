@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const HELD: [Shape; 3] = [Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
 const NOW: Time = Time { seconds: 1, nanos: 0 };
-/// `zinc_vdev_silence_ms`, and what is looked for at most so often.
+/// `zinc_vdev_silence_ms`, and how often it is looked for at most.
 const SILENCE: Duration = Duration::from_secs(60);
 const RECORD: usize = 128 << 10;
 const RECORDS: u64 = 64;

@@ -11,7 +11,7 @@ use poolkit::Shape;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// So much is in it that it is read in several pieces.
+/// It has enough in it to be read in several pieces.
 fn large(seed: u64, shape: Shape, name: &str) -> Run {
     let run = filled(seed, shape, DEVICE_BYTES, name);
     add_large(run.pool(), 52 << 20);

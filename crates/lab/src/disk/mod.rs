@@ -60,7 +60,7 @@ pub enum Spec {
     Ssd(Ssd),
     /// A part of an array.
     Lun(Lun),
-    /// This many requests at once, each for so long.
+    /// A number of requests at once, each of which takes a fixed time.
     Lanes(Lanes),
 }
 

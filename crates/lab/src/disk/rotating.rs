@@ -58,7 +58,7 @@ pub struct Rotating {
     pub head_switch_us: f64,
     /// Moving the heads.
     pub seek: Seek,
-    /// Settles for so much longer before it writes.
+    /// How much longer it settles before it writes.
     pub write_settle_us: f64,
     /// Decoding a command, one after the other.
     pub command_us: f64,
@@ -89,11 +89,11 @@ pub struct Shingled {
     pub band_bytes: u64,
     /// Bytes of the cache on the platter.
     pub cache_bytes: u64,
-    /// It begins to clean when nothing arrived for so long.
+    /// It begins to clean when nothing arrived for this time.
     pub idle_ms: f64,
 }
 
-/// A request that comes before all others when it has waited for so long.
+/// A request that has waited for this time comes before all others.
 const PATIENCE: Nanos = 500_000_000;
 /// The most that is written back at once.
 const DESTAGE_SECTORS: u64 = 256;

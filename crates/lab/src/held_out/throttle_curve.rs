@@ -53,7 +53,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 const DIRTY_MAX: u64 = 720_000_000;
 /// Where delays begin, in percent of it.
 const DELAYS_FROM: f64 = 60.0;
-/// A txg was pushed at so much then.
+/// Dirty data at which a txg was pushed then.
 const PUSH: u64 = 64 << 20;
 /// Writers of (a).
 const WRITERS: usize = 8;
@@ -177,7 +177,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     })
 }
 
-/// The delay where so much is dirty: on the line between the txgs next to it.
+/// The delay at `dirty` bytes of dirty data: on the line between the txgs next to it.
 fn delay_at(txgs: &[Txg], dirty: f64) -> f64 {
     let behind = txgs.partition_point(|txg| txg.dirty < dirty);
     match (behind.checked_sub(1).and_then(|n| txgs.get(n)), txgs.get(behind)) {

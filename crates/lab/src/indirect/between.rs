@@ -17,7 +17,7 @@ const SHIFTS: [u8; 4] = [14, 15, 16, 17];
 const FILE_PART: u64 = 10;
 /// But no smaller than this.
 const SMALLEST: u64 = 50_000;
-/// A step that reads so much more slowly is one by chance: there are 970 reads in the first case.
+/// A step whose reads are slower by no more than this is one by chance: the first case has 970.
 const NOISE: f64 = 0.05;
 
 /// Files of this many blocks, by the two sizes of the study.

@@ -34,7 +34,7 @@ pub struct Plan {
     pub chunk_noise: u64,
     /// The next chunk is of a region up to this many farther on.
     pub region_noise: u64,
-    /// Threads wait up to so long between I/Os.
+    /// The longest time that threads wait between I/Os.
     pub thread_delay: Duration,
     /// Decides contents and noise; the time stamp of the run.
     pub seed: u64,

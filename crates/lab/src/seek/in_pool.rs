@@ -64,7 +64,7 @@ fn write(
     Ok(pace.count * len)
 }
 
-/// Reads all volumes, of which so much was written.
+/// Reads what was written of all volumes.
 fn read_all(
     open: &OpenWorkspace<'_>,
     setting: &Setting,

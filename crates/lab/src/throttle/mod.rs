@@ -184,7 +184,7 @@ impl Part {
         [vec![find, five], vec![find_again, one], vec![self.fixed_at(OVERRIDE_MB)]]
     }
 
-    /// The third test, with a limit of so much.
+    /// The third test, with this limit.
     fn fixed_at(self, limit_mb: f64) -> Test {
         // The setting is in bytes that count once.
         let fixed = self.bytes("zfs_write_limit_override", limit_mb / INFLATION);

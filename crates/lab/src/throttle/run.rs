@@ -30,7 +30,7 @@ pub struct Test {
     pub settings: Vec<String>,
     /// Writers.
     pub writers: usize,
-    /// They have been writing for so long when the observation begins.
+    /// How long they have been writing when the observation begins.
     pub lead: Duration,
     /// Time of the observation.
     pub observe: Duration,

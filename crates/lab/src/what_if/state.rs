@@ -30,8 +30,8 @@ const FULL_PERCENT: f64 = 80.0;
 const SMALLEST: f64 = (2_u64 << 30) as f64;
 /// What a pool keeps for itself of each disk, labels and rounded metaslabs.
 const OVERHEAD: u64 = 32 << 20;
-/// Between two syncs while a pool is filled, so small a part of what it holds is written; and so
-/// small a part may be dirty: what was freed is free again only some txgs later.
+/// The part of what a pool holds that is written between two syncs while it is filled, and that may
+/// be dirty, as one in this many bytes: what was freed is free again only some txgs later.
 const BATCH_PART: u64 = 64;
 
 impl State {

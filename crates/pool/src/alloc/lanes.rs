@@ -15,7 +15,7 @@ use zio::AllocRequest;
 pub(super) const PIECE: u64 = 1 << 20;
 /// Pieces kept for one copy: the one that is cut, and ends of others that smaller blocks may fit.
 const PIECES: usize = 3;
-/// Pieces are at most so small a part of what is free, over all lanes: the rest is not bound.
+/// Pieces of all lanes together are at most one part in this number of what is free.
 const SHARE: u64 = 4;
 /// Copies on the same vdev are this part of it apart, as a shift.
 const DISTANCE_SHIFT: u32 = 3;

@@ -1,7 +1,8 @@
 //! Reading what is allocated when a pool is opened for writing.
 //!
-//! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
-//! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
+//! Only the headers of the metaslabs' maps are read here: they say how much is allocated and how
+//! long the free ranges are. Log space maps are read whole; a pool that was exported has none to
+//! speak of.
 
 use super::metaslab::{Summary, fragmentation};
 use super::rewrite::SpaceMapRebuild;

@@ -202,17 +202,17 @@ impl QueueLimits {
         Duration::from_millis(value.load(Relaxed).max(1))
     }
 
-    /// A device that answers nothing for so long hangs.
+    /// A device that answers nothing for this time hangs.
     pub(crate) fn silence(&self) -> Duration {
         Self::millis(&self.silence_ms)
     }
 
-    /// A device has lost a request that does not come back for so long.
+    /// A device has lost a request that does not come back within this time.
     pub(crate) fn lost(&self) -> Duration {
         Self::millis(&self.lost_ms)
     }
 
-    /// A request that takes so long is slow.
+    /// A request that takes this time is slow.
     pub(crate) fn slow(&self) -> Duration {
         Self::millis(&self.slow_ms)
     }

@@ -80,7 +80,7 @@ const LATE_MIN: Duration = Duration::from_millis(5);
 const LATE_UNKNOWN: Duration = Duration::from_secs(1);
 /// What is unusual whatever was usual: by then a reader has waited long enough.
 const LATE_MOST: Duration = Duration::from_secs(2);
-/// A single read that takes so long is enough, if siblings answered meanwhile.
+/// A single read that takes this time is enough, if siblings answered meanwhile.
 const LATE_LONG: Duration = Duration::from_millis(500);
 /// What is late compared with the percentile of siblings. Disks of one kind differ by less, and
 /// where a mirror has two kinds, readers are better served by the one that is this much faster.
@@ -233,8 +233,8 @@ impl Pace {
         *self.state.lock().out.entry(began).or_default() += 1;
     }
 
-    /// A read that began then was answered after so long; that it is late was noted `noted` times
-    /// ([`Self::is_late`], [`Self::overstays`]).
+    /// A read that began at `began` was answered after `took`; that it is late was noted `noted`
+    /// times ([`Self::is_late`], [`Self::overstays`]).
     pub(crate) fn answered(&self, began: Duration, took: Duration, noted: u32) {
         self.came_back(began, noted);
         if !self.limits.is_held() {
@@ -550,12 +550,12 @@ mod tests {
         both
     }
 
-    /// It has answered a read that took so long.
+    /// It has answered a read, which took `took`.
     fn answer(pace: &Pace, took: Duration) {
         pace.answered(pace.rt.now().saturating_sub(took), took, 0);
     }
 
-    /// Reads, one after the other, that take so long.
+    /// Reads, one after the other, each of which takes `took`.
     fn reads(rt: &Rt, pace: &Pace, count: usize, took: Duration) {
         for _ in 0..count {
             rt.sleep(took);

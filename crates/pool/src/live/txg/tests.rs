@@ -202,7 +202,7 @@ struct Observed {
 
 const WRITE: u64 = 1 << 20;
 
-/// A device that writes this many bytes in a second, and needs so long for the end of a sync.
+/// How many bytes a device writes in a second, and what time it needs for the end of a sync.
 #[derive(Clone, Copy)]
 struct Speed {
     bytes_per_s: u64,
@@ -337,7 +337,7 @@ fn short_delays_are_owed_and_served_together() {
     let run = |rt: &Rt| {
         let txgs = Txgs::new(rt, 10, TxgLimits { dirty_max: 256 << 20, ..TxgLimits::default() });
         dirty_delay(&txgs);
-        // So much of 256 MiB is dirty that the curve says 25 microseconds.
+        // The part of 256 MiB at which the curve says 25 microseconds.
         txgs.dirtied(11, (256 << 20) * 6191 / 10_000);
         let began = rt.now();
         for _ in 0..4000 {
@@ -366,7 +366,7 @@ fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
     let seen = load(3, 8, 400, write_limit);
     let last: Vec<_> = seen.records.iter().filter(|r| r.pushed == PushReason::Limit).collect();
     assert!(last.len() > 5, "{}", last.len());
-    // The limit is 200 MiB/s × 1 s, counted twice, and so long do syncs take.
+    // The limit is 200 MiB/s × 1 s, counted twice, and syncs take as long.
     let settled = &last[last.len() - 3..];
     for r in settled {
         assert!((370 << 20..=410 << 20).contains(&r.limit), "{}", r.limit >> 20);
