@@ -138,6 +138,10 @@ fn about(hint: &Hint) -> String {
             "run `zinc zpool export {}` first, then import it under the new name",
             word(name)
         ),
+        Hint::CheckStore(name) => format!(
+            "check the name given with -d; `zinc far check {}` verifies the disk in it",
+            word(&name.to_string_lossy())
+        ),
         Hint::ImportByGuid(guid) => format!("`zinc zpool import {guid} NEWNAME` gives it another"),
         Hint::ListTunables => "`zinc tunables` lists all, with their ranges".to_owned(),
         Hint::AwaitEnd(what) => until_it_ends(*what).to_owned(),

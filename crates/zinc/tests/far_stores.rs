@@ -170,6 +170,65 @@ fn what_is_copied_in_and_cleaned_up_is_the_same_pool() {
     place.ok_here("zpool export tank");
 }
 
+/// What is in a folder and those below it, with sizes.
+fn files(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            let size = path.metadata().unwrap().len();
+            all.push((path, size));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// An object that is lost in the middle is not the end of the log: the pool does not go back.
+#[test]
+fn a_store_that_lost_an_object_is_not_imported() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    for round in 0..3 {
+        noise(&place, "x", 1, round);
+        place.ok_here("cp -f x tank:/");
+    }
+    place.ok_here("zpool export tank");
+    let folder = place.path().join("one");
+    let lost = files(&folder.join("log"))[6].0.clone();
+    let bytes = std::fs::read(&lost).unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    let before = files(&folder);
+    let object = lost.strip_prefix(&folder).unwrap().to_str().unwrap();
+    let check = format!("far check {one}");
+    for command in ["zpool import -d", "zpool import -o readonly=on -d"] {
+        let said = place.fails(&format!("{command} {one} tank"));
+        assert!(said.contains(object) && said.contains(&check), "{said}");
+        assert!(!said.contains("check the path"), "{said}");
+    }
+    assert!(place.fails(&format!("far ls {one}")).contains(object));
+    let found = place.run(&check);
+    assert_eq!(found.code, 3, "{}", found.err);
+    assert!(
+        found.out.contains(&format!("{object}: it is missing; behind it are")),
+        "{}",
+        found.out
+    );
+    assert_eq!(files(&folder), before, "something was written");
+    std::fs::write(&lost, bytes).unwrap();
+    place.ok_here(&check);
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    place.ok_here("zpool export tank");
+    // A damaged object is named, and what is behind it is verified.
+    std::fs::write(&lost, []).unwrap();
+    let found = place.run(&check);
+    assert_eq!(found.code, 3, "{}", found.err);
+    assert!(found.out.contains(&format!("{object}: it is too short")), "{}", found.out);
+}
+
 #[test]
 fn what_a_month_costs_is_said() {
     let place = Place::new(&[]);

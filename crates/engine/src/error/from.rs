@@ -4,6 +4,7 @@
 //! matched without a wildcard: one that is new to a floor is not compiled before it has a kind.
 
 use super::{Conflict, Error, ErrorKind, Hint, Place, ResumeFault, Rule};
+use crate::devices::FarName;
 use crate::faults::{DeviceRefusal, ImportRefusal, LayoutFault, ObjectRefusal, PoolNameFault};
 use dmu::InvalidChange;
 use dsl::{KeyError, TokenFault};
@@ -102,6 +103,10 @@ fn of_feature(rule: Rule, name: &str) -> Error {
 fn hint_of_pool(e: &pool::Error) -> Option<Hint> {
     use pool::Error as P;
     match e {
+        P::Search { path, .. } => match FarName::parse(path) {
+            Some(Ok(name)) if name.is_store() => Some(Hint::CheckStore(path.clone())),
+            _ => None,
+        },
         P::NoSuchPool { found, .. } if found.is_empty() => Some(Hint::NamePlaces),
         P::NoSuchPool { .. } => Some(Hint::ListPools),
         P::NoUberblock { available, .. } if !available.is_empty() => Some(Hint::ListTxgs),

@@ -13,6 +13,8 @@ use zpl::{FileRefusal, Unsupported};
 pub enum Hint {
     /// Check the place that was named to be searched for devices.
     CheckPlace,
+    /// Verify the disk in the store of this name, which cannot be had.
+    CheckStore(PathBuf),
     /// Name places to search for devices.
     NamePlaces,
     /// Look which pools can be opened.

@@ -132,8 +132,11 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
         DiskError::NoDisk => ErrorKind::Refused("there is no disk in this store"),
         DiskError::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
         DiskError::Damaged(..) => {
-            ErrorKind::Refused("one of its objects is damaged; a check of the store names it")
+            ErrorKind::Refused("one of its objects is damaged; `zinc far check` says more")
         }
+        DiskError::Missing(..) => ErrorKind::Refused(
+            "one of its objects is missing from the store; `zinc far check` says more",
+        ),
         DiskError::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
         DiskError::MapTooLarge { .. } => ErrorKind::OutOfMemory,
         DiskError::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),

@@ -236,9 +236,15 @@ impl LogDevice {
     }
 }
 
-/// The error of an opening that failed.
+/// The error of an opening that failed; it names the object that is to blame.
 pub(crate) fn open_error(trouble: &DiskError, name: &str) -> Error {
-    Error::open(error_kind(trouble), &Arc::from(name))
+    let name = match trouble {
+        DiskError::Damaged(object, _) | DiskError::Missing(object, _) => {
+            Arc::from(format!("{name} ({object})"))
+        }
+        _ => Arc::from(name),
+    };
+    Error::open(error_kind(trouble), &name)
 }
 
 impl Device for LogDevice {

@@ -635,7 +635,13 @@ impl Root {
 /// The name of what is at a place in the log.
 #[must_use]
 pub fn segment_name(seq: u64) -> String {
-    format!("log/{:02x}/{seq:016x}", seq & 0xff)
+    format!("{}{seq:016x}", segment_shard(seq))
+}
+
+/// What the names of every 256th place of the log begin with.
+#[must_use]
+pub fn segment_shard(seq: u64) -> String {
+    format!("log/{:02x}/", seq & 0xff)
 }
 
 /// The name of a writer's object.

@@ -38,6 +38,8 @@
 //!   comes too late to make its writer the present one, but it cuts: the present writer meets it at
 //!   its next place, is fenced although it has no successor, and has nothing at m+2W or beyond,
 //!   where the log goes on.
+//! - *An object that a store lost* would look like the end of the log. What stands behind that end
+//!   says whether it can be one (`witness`); an opening that finds a hole fails before it writes.
 //! - *Seals that are not clean are never deleted*: a writer that stood still for a year finds its
 //!   place taken. Everything else that is deleted lies before a checkpoint, where only its own
 //!   writer can create it again, which is a leak and does no harm.
@@ -64,6 +66,7 @@
 
 mod answers;
 mod cache;
+mod check;
 mod checkpoint;
 mod core;
 mod dev;
@@ -77,6 +80,7 @@ mod read;
 mod replay;
 mod takeover;
 mod tool;
+mod witness;
 mod write;
 mod writer;
 
@@ -89,12 +93,13 @@ use format::Damage;
 use rt::Rt;
 
 pub use cache::CachePlace;
+pub use check::{Finding, Report, check};
 pub use dev::LogDevice;
 pub(crate) use dev::open_error;
 pub use gc::Collected;
 pub use options::Options;
 pub use probe::{Fence, probe};
-pub use tool::{Finding, Overview, PinInfo, Report, WriterInfo, check, pin, unpin};
+pub use tool::{Overview, PinInfo, WriterInfo, pin, unpin};
 
 /// Why a disk in a store cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +112,8 @@ pub enum DiskError {
     Store(StoreError),
     /// An object is not what it should be.
     Damaged(String, Damage),
+    /// An object is missing from the middle of the log, and another one that proves it.
+    Missing(String, String),
     /// A writer with this number has taken over.
     Fenced(u64),
     /// What was read was deleted: there are newer states of the disk.
@@ -131,6 +138,11 @@ impl fmt::Display for DiskError {
             Self::DiskExists => f.write_str("there is a disk in this store already"),
             Self::Store(error) => error.fmt(f),
             Self::Damaged(name, damage) => write!(f, "{name}: {damage}"),
+            Self::Missing(name, proof) => write!(
+                f,
+                "{name} is missing, though {proof} was created after it; `zinc far check` says \
+                 what else there is"
+            ),
             Self::Fenced(0) => f.write_str("another writer has taken over"),
             Self::Fenced(epoch) => write!(f, "another writer (number {epoch}) has taken over"),
             Self::Gone => f.write_str("the state that was read is too old: it was deleted"),

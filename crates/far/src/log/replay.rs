@@ -6,6 +6,7 @@ use super::format::{
     Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
 };
 use super::map::Index;
+use super::witness::is_end;
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, StoreError};
 
@@ -55,6 +56,16 @@ fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> 
     match answer? {
         Response::Bytes(bytes) => Ok(bytes),
         _ => Err(DiskError::Store(StoreError::Other("the answer has no data".to_owned()))),
+    }
+}
+
+/// The same of an object that a checkpoint needs.
+fn present(name: &str, answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> {
+    match answer {
+        Err(StoreError::Absent) => {
+            Err(DiskError::Damaged(name.to_owned(), Damage("it is missing")))
+        }
+        answer => bytes_of(answer),
     }
 }
 
@@ -177,7 +188,8 @@ pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, DiskE
 ///
 /// A place that is absent is the end of the log only if it was never there: what is deleted lies
 /// before a newer checkpoint. So the checkpoints are listed again at the end, and if there is one
-/// beyond the place where the log seemed to end, everything begins anew.
+/// beyond the place where the log seemed to end, everything begins anew. What was lost is told by
+/// what stands behind it (`witness`).
 pub(super) fn replay(client: &Client, volume: &Volume, memory: u64) -> Result<State, DiskError> {
     for _ in 0..AGAIN {
         if let Some(state) = try_replay(client, volume, memory)? {
@@ -219,10 +231,12 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
         };
         match load(client, volume, seq, memory) {
             Ok(state) => break state,
-            // It was deleted since: there are newer ones.
-            Err(DiskError::Store(StoreError::Absent)) if damaged.is_none() => return Ok(None),
-            // The one before it is as good, and the way from there longer.
-            Err(trouble @ (DiskError::Damaged(..) | DiskError::Store(StoreError::Absent))) => {
+            Err(trouble @ DiskError::Damaged(..)) => {
+                // Of what is deleted there are newer ones.
+                if !checkpoints(client, last)?.is_empty() {
+                    return Ok(None);
+                }
+                // The one before it is as good, and the way from there longer.
                 damaged = damaged.or(Some(trouble));
             }
             Err(trouble) => return Err(trouble),
@@ -232,7 +246,7 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
         // What was found where segments had been deleted says nothing.
         Err(DiskError::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
         Err(trouble) => Err(trouble),
-        Ok(()) => Ok(checkpoints(client, state.next)?.is_empty().then_some(state)),
+        Ok(()) => Ok(is_end(client, volume, &state, last)?.then_some(state)),
     }
 }
 
@@ -245,21 +259,26 @@ pub(super) fn root(
     let name = checkpoint_name(seq);
     let damaged = |damage| DiskError::Damaged(name.clone(), damage);
     let get = |len| Request::Get { name: name.clone(), from: 0, len };
-    let mut bytes = bytes_of(client.call(Urgency::Read, get(HEAD_BYTES)))?;
+    let mut bytes = present(&name, client.call(Urgency::Read, get(HEAD_BYTES)))?;
     let header = Header::decode(&bytes).map_err(damaged)?;
     if (header.kind, header.volume, header.seq) != (Kind::Checkpoint, volume.uuid, seq) {
         return Err(damaged(Damage("it belongs to another place in the log")));
     }
     let whole = HEADER_BYTES as u64 + u64::from(header.body);
     if whole > bytes.len() as u64 {
-        bytes = bytes_of(client.call(Urgency::Read, get(whole)))?;
+        bytes = present(&name, client.call(Urgency::Read, get(whole)))?;
     }
     let root = header.body_of(&bytes).and_then(Root::decode).map_err(damaged)?;
     Ok((header, root))
 }
 
 /// The state that a checkpoint has.
-fn load(client: &Client, volume: &Volume, seq: u64, memory: u64) -> Result<State, DiskError> {
+pub(super) fn load(
+    client: &Client,
+    volume: &Volume,
+    seq: u64,
+    memory: u64,
+) -> Result<State, DiskError> {
     let (header, root) = root(client, volume, seq)?;
     let mut index = Index::of_root(volume.is.sector, &root);
     // An extent has 20 bytes there, and twice as many in memory.
@@ -306,7 +325,8 @@ fn load_pages(
         };
         let answers = client.call_all(Urgency::Read, some.iter().map(get).collect());
         for (run, answer) in some.iter().zip(answers) {
-            let bytes = bytes_of(answer)?;
+            let object = run.first().map_or((0, 0), |page| page.object);
+            let bytes = present(&pages_name(object), answer)?;
             let start = run.first().map_or(0, |page| page.from);
             for page in run {
                 let from = (page.from - start) as usize;

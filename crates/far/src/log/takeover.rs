@@ -53,9 +53,11 @@ pub(super) fn take_over(
     who: &WriterId,
     memory: u64,
 ) -> Result<Owner, DiskError> {
+    // Nothing is written to a disk that is damaged.
+    let found = replay(client, volume, memory)?;
     let writer = uuid(client);
     let epoch = begin(client, volume, writer, who)?;
-    let mut state = replay(client, volume, memory)?;
+    let mut state = go_on(client, volume, memory, found)?;
     loop {
         if (state.epoch, state.writer) == (epoch, writer) {
             state.index.own();

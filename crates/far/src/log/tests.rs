@@ -13,7 +13,7 @@
 //! - every error: a writer that is fenced is so by an object of another one, and an opening that
 //!   gives up by a writer that began after it.
 //!
-//! What it found is in `scripted` as well, step by step.
+//! What it found is in `scripted` as well, step by step. What a store loses is in `lost`.
 
 use super::format::{
     CLEAN, Change, Header, Kind, Superblock, Uuid, WriterId, decode_table, segment_name,
@@ -33,6 +33,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use tempfile::TempDir;
 
+mod lost;
 mod scripted;
 
 const SECTOR: usize = 512;

@@ -1,14 +1,9 @@
 //! What people want to know of a disk in a store, and do with it.
 
 use super::DiskError;
-use super::dev::LogDevice;
-use super::format::{
-    Header, Kind, Superblock, Uuid, WriterId, check_of, decode_table, object, pin_name,
-    segment_name,
-};
-use super::options::Options;
+use super::format::{Header, Kind, Superblock, Uuid, WriterId, object, pin_name};
 use super::put::{CreateOutcome, put_and_wait};
-use super::replay::{Volume, checkpoints, places, replay};
+use super::replay::{Volume, checkpoints, replay};
 use super::seconds;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
@@ -74,28 +69,6 @@ pub struct Overview {
     pub writers: Vec<WriterInfo>,
     /// Its pins.
     pub pins: Vec<PinInfo>,
-}
-
-/// Something in a store that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The object.
-    pub object: String,
-    /// What is wrong.
-    pub what: String,
-    /// Bytes of the disk that are lost by it.
-    pub lost: u64,
-}
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Segments that were read.
-    pub segments: u64,
-    /// Bytes that were verified.
-    pub verified: u64,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
 }
 
 fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>, DiskError> {
@@ -211,74 +184,4 @@ pub fn unpin(
         client.call(Urgency::Read, Request::Delete { name: format!("pin/{name}") })?;
     }
     Ok(is_known)
-}
-
-/// Reads every segment that has living bytes, and verifies it against its table; `seen` is told of
-/// the bytes after each.
-///
-/// # Errors
-/// There is nothing to check.
-pub fn check(
-    store: Arc<dyn Store>,
-    rt: &Rt,
-    patience: Duration,
-    memory: u64,
-    mut seen: impl FnMut(u64),
-) -> Result<Report, DiskError> {
-    let device = LogDevice::open(
-        store,
-        "",
-        rt,
-        Options { patience, map_memory: memory, ..Options::default() },
-    )?;
-    let core = device.core();
-    let sector = core.sector();
-    let all: Vec<(u64, u64, u64)> = {
-        let state = core.state.lock();
-        let live = state.index.segments().filter(|(_, s)| s.live > 0);
-        live.map(|(seq, s)| {
-            (seq, u64::from(s.payload) + u64::from(s.sectors) * sector, u64::from(s.live) * sector)
-        })
-        .collect()
-    };
-    let mut report = Report::default();
-    for (seq, len, live) in all {
-        let object = segment_name(seq);
-        let get = Request::Get { name: object.clone(), from: 0, len };
-        let what = match core.client.call(Urgency::Later, get) {
-            Ok(Response::Bytes(bytes)) => verify(&bytes, core.volume.sectors(), sector as usize),
-            Ok(_) => Some(("the answer has no data".to_owned(), live)),
-            Err(StoreError::Absent) => Some(("it is gone".to_owned(), live)),
-            Err(error) => return Err(error.into()),
-        };
-        report.segments += 1;
-        report.verified += live;
-        if let Some((what, lost)) = what {
-            report.findings.push(Finding { object, what, lost: lost.min(live) });
-        }
-        seen(live);
-    }
-    Ok(report)
-}
-
-/// What is wrong with a segment, and how many bytes of it are.
-fn verify(bytes: &[u8], disk: u64, sector: usize) -> Option<(String, u64)> {
-    let found = Header::decode(bytes).and_then(|header| {
-        let entries = decode_table(&header, header.body_of(bytes)?, disk)?;
-        Ok((header, entries))
-    });
-    let (header, entries) = match found {
-        Ok(found) => found,
-        Err(damage) => return Some((damage.to_string(), u64::MAX)),
-    };
-    let mut lost = 0;
-    for (at, entry) in places(&entries) {
-        let from = header.payload as usize + at as usize * sector;
-        let len = entry.sectors as usize * sector;
-        let own = bytes.get(from..from + len);
-        if own.is_none_or(|own| check_of([own]) != entry.check) {
-            lost += len as u64;
-        }
-    }
-    (lost > 0).then(|| ("some of its data does not match its table".to_owned(), lost))
 }

@@ -173,8 +173,9 @@ impl Core {
                 return Err(kind);
             }
             let Some(writer) = &state.writer else { return Ok(()) };
-            if writer.backlog.is_empty() && writer.open.entries.is_empty() {
-                // Nothing comes behind it.
+            let is_empty = writer.backlog.is_empty() && writer.open.entries.is_empty();
+            if is_empty && writer.settled().is_some() {
+                // Nothing comes behind it, and everything before it counts.
                 let target = self.with_writer(state, |writer| {
                     (writer.is_closed, writer.is_wanted) = (true, true);
                     writer.next + 1
