@@ -205,9 +205,9 @@ fn a_store_that_lost_an_object_is_not_imported() {
     let object = lost.strip_prefix(&folder).unwrap().to_str().unwrap();
     let check = format!("far check {one}");
     for command in ["zpool import -d", "zpool import -o readonly=on -d"] {
-        let said = place.fails(&format!("{command} {one} tank"));
-        assert!(said.contains(object) && said.contains(&check), "{said}");
-        assert!(!said.contains("check the path"), "{said}");
+        let message = place.fails(&format!("{command} {one} tank"));
+        assert!(message.contains(object) && message.contains(&check), "{message}");
+        assert!(!message.contains("check the path"), "{message}");
     }
     assert!(place.fails(&format!("far ls {one}")).contains(object));
     let found = place.run(&check);

@@ -1,7 +1,7 @@
 //! Verifying everything that a disk has in its store.
 //!
-//! A disk that can be opened says itself what it needs. Of one that cannot, everything is read: each
-//! object of the log, and where some are missing.
+//! A disk that can be opened says itself what it needs. Of one that cannot, everything is read:
+//! each object of the log, and where some are missing.
 
 use super::DiskError;
 use super::format::{HEADER_BYTES, Header, Kind, check_of, decode_table, number_of, segment_name};
@@ -84,7 +84,9 @@ impl Checker<'_> {
         let base = self.checkpoints()?;
         let state = replay(self.client, self.volume, self.memory);
         let names = self.client.names("log/", String::new())?;
-        let known = |(name, len): (String, u64)| Some((number_of(&name)?, len));
+        // No log is that long.
+        let place = |name: &str| number_of(name).filter(|seq| *seq < u64::MAX);
+        let known = |(name, len): (String, u64)| Some((place(&name)?, len));
         self.log = names.into_iter().filter_map(known).collect();
         let trouble = match state {
             Ok(state) => match self.beyond(&state)? {
@@ -186,7 +188,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Verifies a segment of which so many bytes live; its header.
+    /// Verifies a segment of which `live` bytes are needed; its header.
     fn segment(&mut self, seq: u64, len: u64, live: u64) -> Result<Option<Header>, DiskError> {
         let object = segment_name(seq);
         let get = Request::Get { name: object.clone(), from: 0, len };

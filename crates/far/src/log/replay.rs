@@ -6,7 +6,7 @@ use super::format::{
     Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
 };
 use super::map::Index;
-use super::witness::is_end;
+use super::witness::{End, is_absent, witness};
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, StoreError};
 
@@ -101,6 +101,12 @@ impl State {
             base: 0,
             since: 0,
         }
+    }
+
+    /// Where the log seems to end.
+    fn end(&self, volume: &Volume) -> End {
+        let (window, has_checkpoint) = (u64::from(volume.is.window), self.base != 0);
+        End { place: self.next, epoch: self.epoch, window, has_checkpoint }
     }
 
     /// Goes on with the header of the next place, whose object begins with these bytes.
@@ -247,6 +253,27 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
         Err(DiskError::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
         Err(trouble) => Err(trouble),
         Ok(()) => Ok(is_end(client, volume, &state, last)?.then_some(state)),
+    }
+}
+
+/// Whether the log ended where a replay found its end, at that time; false: what was there may have
+/// been deleted, as there is a newer checkpoint than `newest`, the last one when the replay began.
+fn is_end(client: &Client, volume: &Volume, state: &State, newest: u64) -> Result<bool, DiskError> {
+    let mut proof = witness(client, &state.end(volume))?;
+    // It may have been created since; then it was absent before, and what is behind it came later.
+    if proof.is_some() && !is_absent(client, state.next)? {
+        proof = None;
+    }
+    // After that: a place is deleted when there is a checkpoint behind it.
+    match checkpoints(client, state.next)?.last() {
+        Some(last) if *last > newest => return Ok(false),
+        // Nothing is deleted behind a checkpoint without three newer ones.
+        Some(last) => proof = Some(checkpoint_name(*last)),
+        None => {}
+    }
+    match proof {
+        None => Ok(true),
+        Some(proof) => Err(DiskError::Missing(segment_name(state.next), proof)),
     }
 }
 

@@ -14,17 +14,26 @@
 //! that are there are believed: one whose header is damaged is a witness by its place alone.
 
 use super::DiskError;
-use super::format::{
-    CLEAN, HEADER_BYTES, Header, Kind, checkpoint_name, number_of, segment_name, segment_shard,
-};
-use super::replay::{State, Volume, checkpoints};
+use super::format::{CLEAN, HEADER_BYTES, Header, Kind, number_of, segment_name, segment_shard};
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, StoreError};
+
+/// Where a log seems to end.
+pub(super) struct End {
+    /// The place that is absent.
+    pub(super) place: u64,
+    /// The number of the writer there.
+    pub(super) epoch: u64,
+    /// Segments that a writer has under way at most: W.
+    pub(super) window: u64,
+    /// What is before it was read from a checkpoint on.
+    pub(super) has_checkpoint: bool,
+}
 
 /// The first place that may have been absent when the object at `seq` was created, as far as the
 /// object tells; `epoch` is the writer at the end of the log.
 pub(super) fn whole_before(window: u64, epoch: u64, (seq, header): (u64, Option<&Header>)) -> u64 {
-    let by_place = (seq + 1).saturating_sub(window);
+    let by_place = seq.saturating_add(1).saturating_sub(window);
     let Some(header) = header else { return by_place };
     match header.kind {
         Kind::Close => seq,
@@ -40,11 +49,11 @@ pub(super) fn whole_before(window: u64, epoch: u64, (seq, header): (u64, Option<
 /// All places where something legal can be are looked at, and as many behind them, where a takeover
 /// that lost its seals goes on. Of those further on, one in 256 is: they share a list. All are when
 /// there is no checkpoint, and so few objects.
-fn witness(client: &Client, volume: &Volume, state: &State) -> Result<Option<String>, DiskError> {
-    let (window, end) = (u64::from(volume.is.window), state.next);
-    let (prefix, after) = match state.base {
-        0 => ("log/".to_owned(), String::new()),
-        _ => (segment_shard(end), segment_name(end)),
+pub(super) fn witness(client: &Client, end: &End) -> Result<Option<String>, DiskError> {
+    let End { place: end, window, epoch, has_checkpoint } = *end;
+    let (prefix, after) = match has_checkpoint {
+        false => ("log/".to_owned(), String::new()),
+        true => (segment_shard(end), segment_name(end)),
     };
     let listed = client.names(&prefix, after)?.into_iter().filter_map(|(name, _)| number_of(&name));
     if let Some(far) = listed.filter(|seq| *seq >= end.saturating_add(window)).min() {
@@ -61,7 +70,7 @@ fn witness(client: &Client, volume: &Volume, state: &State) -> Result<Option<Str
             Ok(_) => None,
             Err(error) => return Err(error.into()),
         };
-        if whole_before(window, state.epoch, (seq, header.as_ref())) > end {
+        if whole_before(window, epoch, (seq, header.as_ref())) > end {
             return Ok(Some(segment_name(seq)));
         }
     }
@@ -74,34 +83,5 @@ pub(super) fn is_absent(client: &Client, seq: u64) -> Result<bool, DiskError> {
         Err(StoreError::Absent) => Ok(true),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(false),
-    }
-}
-
-/// Whether the log ended where a replay found its end, at that time; false: what was there may have
-/// been deleted, as there is a newer checkpoint than `newest`, the last one when the replay began.
-///
-/// # Errors
-/// What was there is lost.
-pub(super) fn is_end(
-    client: &Client,
-    volume: &Volume,
-    state: &State,
-    newest: u64,
-) -> Result<bool, DiskError> {
-    let mut proof = witness(client, volume, state)?;
-    // It may have been created since; then it was absent before, and what is behind it came later.
-    if proof.is_some() && !is_absent(client, state.next)? {
-        proof = None;
-    }
-    // After that: a place is deleted when there is a checkpoint behind it.
-    match checkpoints(client, state.next)?.last() {
-        Some(last) if *last > newest => return Ok(false),
-        // Nothing is deleted behind a checkpoint without three newer ones.
-        Some(last) => proof = Some(checkpoint_name(*last)),
-        None => {}
-    }
-    match proof {
-        None => Ok(true),
-        Some(proof) => Err(DiskError::Missing(segment_name(state.next), proof)),
     }
 }

@@ -104,11 +104,11 @@ impl Folder {
     fn lacks(&self, place: u64) -> Vec<Finding> {
         let before = self.objects();
         let name = segment_name(place);
-        let is_told = |trouble: &DiskError| {
+        let missing = |trouble: &DiskError| {
             assert!(matches!(trouble, DiskError::Missing(found, _) if *found == name), "{trouble}");
         };
-        is_told(&self.open().expect_err("it is missing"));
-        is_told(&self.claim().err().expect("it is missing"));
+        missing(&self.open().expect_err("it is missing"));
+        missing(&self.claim().err().expect("it is missing"));
         assert_eq!(self.objects(), before);
         let findings = self.findings();
         assert!(findings.iter().any(|f| f.object == name), "{place}: {findings:?}");
