@@ -12,9 +12,9 @@
 use crate::name::Name;
 use ondisk::hex;
 use rt::Rt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// A program that can open such a file can lock it, and so keep the leaf from its owner.
+const MODE: u32 = 0o600;
+
 /// Where locks of devices are, open to all users; the second where a system has no such place.
 const PLACES: [&str; 2] = ["/run/lock", "/tmp"];
 
@@ -33,12 +36,13 @@ const PLACES: [&str; 2] = ["/run/lock", "/tmp"];
 pub fn file(name: &Name) -> PathBuf {
     let own = format!("zinc-far-{}", hex::encode(&name.identity()[..16]));
     let in_place = |place: &str| Path::new(place).join(&own);
-    let usable = PLACES.iter().map(|place| in_place(place)).find(|path| open(path).is_ok());
+    // One that is there and may not be opened is the lock of another user: not a lock beside it.
+    let is_usable = |path: &PathBuf| open(path).is_ok() || path.symlink_metadata().is_ok();
+    let usable = PLACES.iter().map(|place| in_place(place)).find(is_usable);
     usable.unwrap_or_else(|| in_place(PLACES[1]))
 }
 
-/// Opens such a file, which any user of the machine may have made, and nothing else that a user
-/// may have put there.
+/// Opens such a file of this user, and nothing else that a user may have put there.
 fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut there = OpenOptions::new();
@@ -46,7 +50,7 @@ fn open(path: &Path) -> io::Result<File> {
     let found = match there.open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let mut new = OpenOptions::new();
-            new.read(true).write(true).create_new(true).mode(0o644).custom_flags(flags);
+            new.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags);
             match new.open(path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => there.open(path),
                 made => made,
@@ -54,10 +58,15 @@ fn open(path: &Path) -> io::Result<File> {
         }
         found => found,
     }?;
-    match found.metadata()?.is_file() {
-        true => Ok(found),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
+    let metadata = found.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
     }
+    if metadata.permissions().mode() & !MODE & 0o777 != 0 {
+        // Of another user it stays as it is, for the one who made it to change.
+        let _ = found.set_permissions(Permissions::from_mode(MODE));
+    }
+    Ok(found)
 }
 
 /// Locks a file; one that another has is tried again for [`PATIENCE`], in the time of `rt`: where
@@ -72,9 +81,13 @@ pub(crate) fn lock(file: &File, rt: &Rt) -> Result<(), TryLockError> {
     }
 }
 
-/// Locks a far leaf for this program alone, until the file is dropped; `None` when another has it.
+/// Locks a far leaf for this program alone, until the file is dropped; `None` when another has it,
+/// or another user made the lock.
 pub(crate) fn take(name: &Name) -> io::Result<Option<File>> {
-    let file = open(&file(name))?;
+    let file = match open(&file(name)) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        opened => opened?,
+    };
     match lock(&file, &Rt::real()) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -96,6 +109,19 @@ mod tests {
         drop(held);
         assert!(take(&name).unwrap().is_some());
         std::fs::remove_file(file(&name)).unwrap();
+    }
+
+    #[test]
+    fn only_its_owner_can_open_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
+        open(&new).unwrap();
+        assert_eq!(mode(&new), MODE);
+        std::fs::write(&old, "").unwrap();
+        std::fs::set_permissions(&old, Permissions::from_mode(0o644)).unwrap();
+        open(&old).unwrap();
+        assert_eq!(mode(&old), MODE);
     }
 
     #[test]
