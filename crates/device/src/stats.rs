@@ -175,6 +175,8 @@ pub struct StoreUsage {
     pub received_bytes: u64,
     /// Caches on local disks that could not be opened or written to: of a device one at most.
     pub cache_failures: u64,
+    /// Other writers that have taken it over: of a device one at most.
+    pub takeovers: u64,
 }
 
 impl StoreUsage {
@@ -188,6 +190,7 @@ impl StoreUsage {
             sent_bytes: of(self.sent_bytes, other.sent_bytes),
             received_bytes: of(self.received_bytes, other.received_bytes),
             cache_failures: of(self.cache_failures, other.cache_failures),
+            takeovers: of(self.takeovers, other.takeovers),
         }
     }
 

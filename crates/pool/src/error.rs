@@ -226,6 +226,8 @@ pub enum Error {
         pool: String,
         /// Why.
         cause: String,
+        /// Another writer has a device now, for good.
+        is_taken_over: bool,
     },
     /// Devices that are open are not where they were opened, and will be lost when they are closed.
     Displaced {
@@ -382,7 +384,7 @@ impl fmt::Display for Error {
             Self::Refused { why, .. } => write!(f, "{why}"),
             Self::Inconsistent { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool '{pool}' has stopped: {cause}"),
-            Self::Suspended { pool, cause } => write!(f, "pool '{pool}' is suspended: {cause}"),
+            Self::Suspended { pool, cause, .. } => write!(f, "pool '{pool}' is suspended: {cause}"),
             Self::Displaced { pool, devices } => write!(
                 f,
                 "pool '{pool}': its devices are no longer at the paths where they will be \

@@ -32,6 +32,10 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::Undestroy => "import it with -D to get it back",
         Hint::TakeOver => "if no other host has it open, import it with -f",
+        Hint::LetGo => {
+            "what was not durable is lost: `zinc zpool export -f` closes the pool here; it goes on \
+             where the other writer is, which `zinc far ls` names"
+        }
         Hint::ExportThere => "export it there first",
         Hint::OpenAgain => {
             "synced data is safe: check the devices, and open the pool again; if it is served, \

@@ -110,6 +110,7 @@ fn hint_of_pool(e: &pool::Error) -> Option<Hint> {
         P::NoSuchPool { found, .. } if found.is_empty() => Some(Hint::NamePlaces),
         P::NoSuchPool { .. } => Some(Hint::ListPools),
         P::NoUberblock { available, .. } if !available.is_empty() => Some(Hint::ListTxgs),
+        P::Suspended { is_taken_over: true, .. } => Some(Hint::LetGo),
         P::NotWritable { obstacles, .. } => {
             let is_log = |o: &Obstacle| matches!(o, Obstacle::LogDevice { .. });
             let is_side = |o: &Obstacle| matches!(o, Obstacle::Diverged { .. });

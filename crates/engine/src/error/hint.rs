@@ -61,6 +61,8 @@ pub enum Hint {
     Undestroy,
     /// Import it although another host used it last, when none has it open.
     TakeOver,
+    /// Close it here: another writer has its device.
+    LetGo,
     /// Export it where it is open.
     ExportThere,
     /// Open the pool again: what was synced is safe.

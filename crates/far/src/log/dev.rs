@@ -113,7 +113,13 @@ impl LogDevice {
     pub fn usage(&self) -> StoreUsage {
         let cache = self.core.cache.as_ref();
         let has_failed = self.core.lacks_cache || cache.is_some_and(Cache::has_failed);
-        StoreUsage { cache_failures: u64::from(has_failed), ..self.core.client.usage() }
+        let is_fenced =
+            matches!(self.core.state.lock().phase, Phase::Failed(ErrorKind::Fenced { .. }));
+        StoreUsage {
+            cache_failures: u64::from(has_failed),
+            takeovers: u64::from(is_fenced),
+            ..self.core.client.usage()
+        }
     }
 
     /// The place of the log that it reads or writes next.

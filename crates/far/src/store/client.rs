@@ -138,6 +138,7 @@ impl Client {
             sent_bytes: sent.load(Relaxed),
             received_bytes: received.load(Relaxed),
             cache_failures: 0,
+            takeovers: 0,
         }
     }
 

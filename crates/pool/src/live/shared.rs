@@ -30,6 +30,7 @@ use crate::gate::Gate;
 use crate::not_used::Refused;
 use crate::open::AuxSizes;
 use crate::refusal::PoolRefusal;
+use crate::status::is_taken_over;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::write::MosAccount;
 use dsl::{Caller, Dsl};
@@ -264,7 +265,7 @@ impl Shared {
         TaskOrder { is_first, keeps_datasets }: TaskOrder,
     ) -> Result<T> {
         if let Some(why) = self.txgs.why_suspended() {
-            return Err(Error::Suspended { pool: self.pool().to_owned(), cause: why.to_string() });
+            return Err(self.suspended(why.to_string()));
         }
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
@@ -430,10 +431,16 @@ impl Shared {
         self.txgs.why_suspended().map_or(Ok(()), |why| Err(self.stopped(&why)))
     }
 
+    /// Something was not done, because the pool is suspended.
+    pub(super) fn suspended(&self, cause: String) -> Error {
+        let is_taken_over = is_taken_over(&self.reader.vdevs());
+        Error::Suspended { pool: self.pool().to_owned(), cause, is_taken_over }
+    }
+
     /// Why something was not done: the pool has stopped, or is suspended.
     pub(super) fn stopped(&self, why: &str) -> Error {
         if self.txgs.why_suspended().is_some() {
-            return Error::Suspended { pool: self.pool().to_owned(), cause: why.to_owned() };
+            return self.suspended(why.to_owned());
         }
         Error::Stopped { pool: self.pool().to_owned(), cause: why.to_owned() }
     }

@@ -46,6 +46,7 @@ use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::live::config_edit::bad;
 use crate::scan::look_at_device;
+use crate::status::is_taken_over;
 use crate::uberblocks::read_ring;
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{LabelConfig, VdevConfig};
@@ -153,8 +154,11 @@ impl LivePool {
         if shared.txgs.why_suspended().is_none() {
             return Ok(false);
         }
-        let pool = || shared.pool().to_owned();
-        let failed = |why: String| Error::Suspended { pool: pool(), cause: why };
+        let failed = |why: String| shared.suspended(why);
+        if is_taken_over(&shared.reader.vdevs()) {
+            // Opened again it would be taken back from the other writer.
+            return Err(failed("another writer has its device".to_owned()));
+        }
         shared.resumed.times.fetch_add(1, Ordering::AcqRel);
         let reopened = self.open_what_is_silent(source);
         shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;

@@ -12,6 +12,8 @@ use vdev::{NodeRef, Reason, VdevState};
 pub enum Condition {
     /// A resilver is not complete.
     Resilvering,
+    /// Another writer has taken a device over, and the pool can write nothing any more.
+    TakenOver,
     /// Devices failed while they were written to, and the pool waits for them.
     Suspended,
     /// The same, and the pool takes no more changes.
@@ -52,6 +54,12 @@ pub enum Condition {
     OutsideSet,
 }
 
+/// Another writer has taken over a device of these.
+pub(crate) fn is_taken_over(vdevs: &VdevTree) -> bool {
+    let is_so = |leaf: NodeRef<'_>| leaf.device()?.stats().store.filter(|s| s.takeovers > 0);
+    vdevs.leaves().any(|leaf| is_so(leaf).is_some())
+}
+
 impl Condition {
     /// Nothing is the matter with the pool: it is only not the newest. `zpool status -x` leaves
     /// such pools out.
@@ -78,6 +86,7 @@ impl Condition {
         let root = pool.vdevs().root().state();
         let holds = |c: &Self| match c {
             Self::Resilvering => pool.is_resilvering(),
+            Self::TakenOver => pool.suspended().is_some() && is_taken_over(&pool.vdevs()),
             Self::Suspended => pool.is_waiting(),
             Self::Stopped => pool.suspended().is_some(),
             Self::MissingFatal => missing() && !root.is_readable(),
@@ -102,6 +111,7 @@ impl Condition {
             Self::UnreadSet | Self::OutsideSet => false,
         };
         let all = [
+            Self::TakenOver,
             Self::Suspended,
             Self::Stopped,
             Self::Resilvering,

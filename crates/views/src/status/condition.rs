@@ -33,6 +33,13 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
             "Wait for the resilver to complete.",
             None,
         ),
+        Condition::TakenOver => (
+            "Another writer has taken over a device of the pool.  What was not durable\n\t\
+             here by then is lost.",
+            "Close the pool here using 'zinc zpool export -f'.  It goes on where the other\n\t\
+             writer is, which `zinc far ls` of the device names.",
+            None,
+        ),
         Condition::Suspended => (
             "One or more devices are faulted in response to IO failures.",
             "Make sure the affected devices are connected, then run 'zpool clear'.",
