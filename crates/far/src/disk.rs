@@ -3,13 +3,15 @@
 use crate::lock;
 use crate::log::{self, CachePlace, Options, open_error};
 use crate::name::{Name, Place};
-use crate::store::{DirStore, Store};
+use crate::store::{DirStore, Store, StoreError};
 use core::time::Duration;
-use device::{Device as _, DeviceRef, Error, ErrorKind, WriteDevice as _, WriteDeviceRef};
+use device::{
+    Device as _, DeviceRef, DeviceSource as _, Error, ErrorKind, LocalDevices, WriteDevice as _,
+    WriteDeviceRef,
+};
 use rt::Rt;
 use std::env;
 use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +32,9 @@ pub const WINDOW: u32 = 64;
 /// The folder for what was read from disks in stores, and the bytes that it may have of each.
 const CACHE: &str = "ZINC_CACHE";
 const CACHE_SIZE: &str = "ZINC_CACHE_SIZE";
+const NO_CACHE_SIZE: DiskError = DiskError::Setting(
+    "ZINC_CACHE_SIZE in its environment is not a size: a number, or one with K, M, G or T",
+);
 /// Bytes of the cache of a disk, unless the environment says otherwise.
 const CACHE_BYTES: u64 = 4 << 30;
 
@@ -81,9 +86,7 @@ fn options_with_cache(name: &Name) -> Result<Options, DiskError> {
         None => None,
         Some(folder) => {
             let bytes = match env::var(CACHE_SIZE) {
-                Ok(text) => size_of(&text).ok_or_else(|| {
-                    DiskError::Machine(format!("{CACHE_SIZE}: '{text}' is not a size such as 10G"))
-                })?,
+                Ok(text) => size_of(&text).ok_or(NO_CACHE_SIZE)?,
                 Err(_) => CACHE_BYTES,
             };
             Some(CachePlace { folder: folder.into(), bytes })
@@ -109,6 +112,9 @@ fn patience(name: &Name) -> Duration {
 /// # Errors
 /// Why there is none.
 pub fn create(name: &Name, is: &Superblock) -> Result<(), DiskError> {
+    if let Some(above) = disk_above(name)? {
+        return Err(DiskError::Within(above));
+    }
     if let Place::Folder(folder) = &name.place
         && let Err(e) = std::fs::create_dir(folder)
         && e.kind() != std::io::ErrorKind::AlreadyExists
@@ -116,6 +122,43 @@ pub fn create(name: &Name, is: &Superblock) -> Result<(), DiskError> {
         return Err(DiskError::Machine(format!("{}: {e}", folder.display())));
     }
     LogDevice::create(store(name)?, &Rt::real(), is, patience(name))
+}
+
+/// The disk among whose objects those of a store would be.
+fn disk_above(name: &Name) -> Result<Option<String>, DiskError> {
+    for above in name.above() {
+        let found = store(&above).and_then(|s| log::has_disk(s, &Rt::real(), patience(name)));
+        match found {
+            Ok(true) => return Ok(Some(above.as_str().to_owned())),
+            Err(e @ DiskError::Store(StoreError::Busy | StoreError::Lost)) => return Err(e),
+            // What is there and no disk, or may not be looked at, is no concern of the new one.
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// An object of a store that may have no disk; `None` when it is empty.
+///
+/// # Errors
+/// What the store did.
+pub fn any_object(name: &Name) -> Result<Option<String>, DiskError> {
+    log::any_object(store(name)?, &Rt::real(), patience(name))
+}
+
+/// The writer that has a disk open, as far as can be known: it has not ended in order, and is not a
+/// process of this machine that is gone.
+///
+/// # Errors
+/// Why that cannot be known.
+pub fn holder(name: &Name) -> Result<Option<WriterInfo>, DiskError> {
+    let found = overview(name)?;
+    let last = found.writers.into_iter().find(|writer| writer.epoch == found.epoch);
+    Ok(last.filter(|writer| !found.is_closed && !is_gone(&writer.who)))
+}
+
+fn is_gone(who: &WriterId) -> bool {
+    who.host == this_process().host && !Path::new(&format!("/proc/{}", who.pid)).exists()
 }
 
 /// Opens a disk for reading, as it is now.
@@ -220,8 +263,8 @@ pub fn copy_out(name: &Name, to: &Path, mut seen: impl FnMut(u64)) -> Result<(),
     file.sync_all().map_err(fail)
 }
 
-/// Copies a file onto a disk; what was there is there no more, also behind the end of the file.
-/// `seen` is told of the bytes of each piece.
+/// Copies a file or disk of this machine onto a disk; what was there is there no more, also behind
+/// the end of the file. `seen` is told of the bytes of each piece.
 ///
 /// # Errors
 /// It does not fit, cannot be read, or what the store did.
@@ -230,10 +273,9 @@ pub fn copy_in(
     device: &LogDevice,
     mut seen: impl FnMut(u64),
 ) -> Result<(), DiskError> {
-    let fail = |e: std::io::Error| DiskError::Machine(format!("{}: {e}", from.display()));
     let lost = |e: Error| DiskError::Machine(e.to_string());
-    let mut file = File::open(from).map_err(fail)?;
-    let size = file.metadata().map_err(fail)?.len();
+    let source = LocalDevices::default().open(from).map_err(lost)?;
+    let size = source.size();
     if size > device.size() || !size.is_multiple_of(u64::from(SECTOR_BYTES)) {
         return Err(DiskError::Machine(format!(
             "{} does not fit: it has {size} bytes, and the disk {}, in sectors of {SECTOR_BYTES}",
@@ -242,12 +284,11 @@ pub fn copy_in(
         )));
     }
     device.trim(0, device.size()).map_err(lost)?;
-    let (mut at, mut bytes) = (0, vec![0; PIECE]);
+    let mut at = 0;
     while at < size {
         let len = PIECE.min(usize::try_from(size - at).unwrap_or(PIECE));
-        let piece = bytes.get_mut(..len).unwrap_or_default();
-        file.read_exact(piece).map_err(fail)?;
-        for (skipped, part) in filled(piece) {
+        let piece = source.read_new(at, len).map_err(lost)?;
+        for (skipped, part) in filled(&piece) {
             device.write(at + skipped, part).map_err(lost)?;
         }
         at += len as u64;

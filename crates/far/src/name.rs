@@ -262,6 +262,36 @@ impl Name {
         Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
 
+    /// The stores that this one is a part of, the nearest first.
+    pub(crate) fn above(&self) -> Vec<Self> {
+        match &self.place {
+            Place::Folder(folder) => {
+                let real = folder.canonicalize();
+                let parent = real.as_deref().unwrap_or(folder).parent();
+                let parent = parent.and_then(|parent| parent.canonicalize().ok());
+                let all = parent.iter().flat_map(|parent| parent.ancestors());
+                let of = |folder: &Path| {
+                    let text = format!("{FOLDER}{}", folder.display());
+                    Self { place: Place::Folder(folder.to_owned()), text, ..self.clone() }
+                };
+                all.map(of).collect()
+            }
+            Place::Bucket(own) => {
+                let ends = own.prefix.rmatch_indices('/').map(|(at, _)| at);
+                let shorter = ends.filter_map(|end| own.prefix.get(..end));
+                let scheme = BUCKETS.iter().find(|(_, cloud)| *cloud == own.cloud);
+                let scheme = scheme.map_or("", |(scheme, _)| scheme);
+                let of = |prefix: &str| {
+                    let text = format!("{scheme}{}/{prefix}", own.bucket);
+                    let bucket = Bucket { prefix: prefix.to_owned(), ..own.clone() };
+                    Self { place: Place::Bucket(bucket), text, ..self.clone() }
+                };
+                shorter.map(of).collect()
+            }
+            Place::Tcp(..) | Place::Unix(_) => Vec::new(),
+        }
+    }
+
     /// It is a disk in a store of objects.
     #[must_use]
     pub fn is_store(&self) -> bool {
@@ -365,6 +395,22 @@ mod tests {
 
     fn read(text: &str) -> Result<Name, NameError> {
         Name::parse(Path::new(text)).unwrap_or(Err(NameError("not far")))
+    }
+
+    #[test]
+    fn a_store_is_a_part_of_those_with_shorter_prefixes() {
+        let above = |text: &str| {
+            let name = Name::parse(Path::new(text)).unwrap().unwrap();
+            name.above().into_iter().map(|above| above.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(above("s3://b/one/two/three"), ["s3://b/one/two", "s3://b/one"]);
+        assert_eq!(above("gs://b/one"), [""; 0]);
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let found = above(&format!("dir://{}/none", folder.path().display()));
+        assert_eq!(found[0], format!("dir://{}", real.display()));
+        assert_eq!(found.last().unwrap(), "dir:///");
+        assert_eq!(above("nbd://host/a/b"), [""; 0]);
     }
 
     #[test]

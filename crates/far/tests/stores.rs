@@ -5,10 +5,14 @@
 use device::{
     DeviceSource as _, ErrorKind, Shared, WriteDeviceRef, read_batch, read_one, write_batch,
 };
-use far::disk::{self, DiskError, Superblock};
+use far::disk::{self, DiskError, LogDevice, Superblock, WriterId};
+use far::log::Options;
+use far::store::DirStore;
 use far::{AnyDevices, Name};
+use rt::Rt;
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tempfile::TempDir;
 use testkit::Rng;
 
@@ -177,6 +181,19 @@ fn one_program_of_a_machine_has_it() {
         made_by: String::new(),
     };
     assert_eq!(disk::create(&place.name(), &again), Err(DiskError::DiskExists));
+}
+
+#[test]
+fn a_writer_of_another_machine_has_it_until_it_ends() {
+    let place = Place::new(1);
+    assert_eq!(disk::holder(&place.name()), Ok(None));
+    let who = WriterId { host: "elsewhere".to_owned(), pid: std::process::id() };
+    let options = Options { who: who.clone(), ..Options::default() };
+    let store = Arc::new(DirStore::new(&place.folder.path().join("store")).unwrap());
+    let device = LogDevice::claim(store, "disk", &Rt::real(), options, None).unwrap();
+    assert_eq!(disk::holder(&place.name()).unwrap().map(|writer| writer.who), Some(who));
+    drop(device);
+    assert_eq!(disk::holder(&place.name()), Ok(None));
 }
 
 #[test]

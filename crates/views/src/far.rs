@@ -3,7 +3,7 @@
 use crate::HostInfo;
 use crate::files::time_text;
 use engine::devices::FarName;
-use engine::devices::disk::{Collected, Overview, Report};
+use engine::devices::disk::{Collected, Overview, Report, WriterInfo};
 use engine::devices::is_bucket;
 use engine::devices::price::{Cost, Item, Prices, Workload};
 use engine::files::Time;
@@ -17,10 +17,7 @@ use term::human::nicenum;
 /// A description of a disk, in lines.
 #[must_use]
 pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> String {
-    let date = |seconds: u64| {
-        let seconds = i64::try_from(seconds).unwrap_or_default();
-        time_text(host_info, Time { seconds, nanos: 0 })
-    };
+    let date = |seconds| date(host_info, seconds);
     let mut text = String::new();
     let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };
     let used = found.live.saturating_mul(100).checked_div(found.kept).unwrap_or(100);
@@ -59,6 +56,19 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
         line("pin", format!("{} at {} by {who} at {}", pin.name, pin.at, date(pin.time)));
     }
     text
+}
+
+/// A writer of a disk, and since when it is one.
+#[must_use]
+pub fn writer(host_info: &dyn HostInfo, writer: &WriterInfo) -> String {
+    let WriterInfo { epoch, who, time } = writer;
+    let since = date(host_info, *time);
+    format!("writer {epoch} on {} (process {}) since {since}", who.host, who.pid)
+}
+
+fn date(host_info: &dyn HostInfo, seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or_default();
+    time_text(host_info, Time { seconds, nanos: 0 })
 }
 
 /// The result of a check, in lines.

@@ -5,7 +5,7 @@
 mod support;
 
 use std::time::Duration;
-use support::place::Place;
+use support::place::{Place, until};
 use testkit::oracle;
 
 /// The name of a store of the place.
@@ -230,6 +230,109 @@ fn a_store_that_lost_an_object_is_not_imported() {
 }
 
 #[test]
+fn a_disk_is_made_where_nothing_else_is() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    noise(&place, "x", 3, 1);
+    place.ok_here("cp x tank:/");
+    place.ok_here("zpool export tank");
+    // Among its objects, where there are some or none yet.
+    for inside in ["log", "sub"] {
+        let why = place.fails(&format!("far create {one}/{inside} 256M"));
+        assert!(why.contains(&format!("the disk in {one}")), "{why}");
+    }
+    assert!(!place.path().join("one/sub").exists());
+    // What is left of a disk is not written over, and no new disk is offered in its place.
+    std::fs::remove_file(place.path().join("one/super")).unwrap();
+    let why = place.fails(&format!("far create {one} 256M"));
+    assert!(why.contains("the store is not empty: it has "), "{why}");
+    let why = place.fails(&format!("far ls {one}"));
+    assert!(why.contains("objects are there") && !why.contains("far create"), "{why}");
+    std::fs::create_dir(place.path().join("none")).unwrap();
+    let why = place.fails(&format!("far ls {}", store(&place, "none")));
+    assert!(why.contains("far create"), "{why}");
+}
+
+#[test]
+fn what_a_disk_holds_is_written_over_by_force_alone() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    std::fs::write(place.path().join("image"), vec![7; 1 << 20]).unwrap();
+    place.ok_here(&format!("far copy image {one}"));
+    place.ok_here(&format!("zpool create tank {one}"));
+    // A pool that is in use here is not even given up by force.
+    for force in ["", "-f"] {
+        let why = place.fails(&format!("far copy {force} image {one}"));
+        assert!(why.contains("is part of active pool 'tank'"), "{why}");
+    }
+    place.ok_here("zpool export tank");
+    let why = place.fails(&format!("far copy image {one}"));
+    assert!(why.contains("is part of exported pool 'tank'") && why.contains("'-f'"), "{why}");
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    place.ok_here("zpool export tank");
+    place.ok_here(&format!("far copy -f image {one}"));
+    place.ok_here(&format!("far copy {one} back"));
+    let back = std::fs::read(place.path().join("back")).unwrap();
+    assert!(back[..1 << 20].iter().all(|byte| *byte == 7));
+    assert!(back[1 << 20..].iter().all(|byte| *byte == 0));
+    let why = place.fails(&format!("far copy /dev/zero {one}"));
+    assert!(why.contains("neither a regular file nor a block device"), "{why}");
+    for pipe in [format!("far copy {one} -"), format!("far copy - {one}")] {
+        assert!(place.fails(&pipe).contains("not through a pipe"));
+    }
+    assert!(!place.path().join("-").exists());
+}
+
+#[test]
+fn a_writer_that_has_a_disk_open_is_not_replaced_unasked() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let mut serve = place.start_here("serve tank");
+    until("it is served", || place.ok_here(&format!("far ls {one}")).contains("state: open"));
+    std::fs::write(place.path().join("image"), vec![7; 1 << 20]).unwrap();
+    for verb in [format!("far gc {one}"), format!("far copy image {one}")] {
+        let why = place.fails(&verb);
+        let process = format!("(process {}) since", serve.id());
+        assert!(why.contains(&process) && why.contains("has it open"), "{why}");
+    }
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    // It is known to be gone.
+    place.ok_here(&format!("far gc {one}"));
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &[&one]);
+}
+
+#[test]
+fn a_pool_whose_disk_was_taken_over_says_so_and_lets_go() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let mut serve = place.serve("tank");
+    noise(&place, "x", 3, 1);
+    // Without the lock of this machine it is as on another one.
+    std::fs::remove_file(engine::devices::whole(one.as_ref())).unwrap();
+    place.ok_here(&format!("far gc -f {one}"));
+    let output = place.command_here("cp x tank:/").output().unwrap();
+    assert!(!output.status.success());
+    let status = || place.ok_here("zpool status tank");
+    until("the pool is suspended", || status().contains("SUSPENDED"));
+    let status = status();
+    assert!(status.contains("Another writer has taken over a device of the pool."), "{status}");
+    assert!(!status.contains("zpool clear"), "{status}");
+    // It is not taken back.
+    let output = place.command_here("zpool clear tank").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("`zinc zpool export -f`"), "{text}");
+    assert!(!text.contains("nothing is lost"), "{text}");
+    place.ok_here("zpool export -f tank");
+    serve.wait().unwrap();
+    judge(&place, "tank", &[&one]);
+}
+
+#[test]
 fn what_a_month_costs_is_said() {
     let place = Place::new(&[]);
     let one = disk(&place, "one");
@@ -247,5 +350,8 @@ fn what_a_month_costs_is_said() {
     let why = place.fails("far cost --prices prices");
     assert!(why.contains("'keeps' has no price"), "{why}");
     assert!(place.fails("far cost --prices none").contains("No such file"));
+    assert!(place.fails("far cost --prices /dev/zero").contains("longer than"));
+    assert!(place.fails("far cost --record 0").contains("--record"));
+    assert!(place.fails("far cost --txg 0").contains("--txg"));
     assert!(place.fails("far cost nbd://host/e").contains("not a name of a store"));
 }

@@ -50,6 +50,8 @@ const HEAD: usize = 4096;
 const MAGIC: [u8; 8] = *b"zincche\x01";
 /// Bytes of the head that are hashed.
 const HASHED: usize = 8 + 16 + 8 + 8 + 32;
+/// Bytes of a file at most: its table is in memory, and takes 340 MiB then.
+const FILE_MAX: u64 = 1 << 40;
 /// Bytes that wait to be written at most.
 const WAITING_MAX: u64 = 64 << 20;
 
@@ -60,6 +62,16 @@ pub struct CachePlace {
     pub folder: PathBuf,
     /// Bytes of the file at most.
     pub bytes: u64,
+}
+
+impl CachePlace {
+    /// Bytes that the file takes at most. The same at each opening, unlike what is free just then:
+    /// a cache of another size begins empty.
+    fn file_size(&self) -> io::Result<u64> {
+        let system = rustix::fs::statvfs(&self.folder)?;
+        let size = system.f_blocks.saturating_mul(system.f_frsize);
+        Ok(self.bytes.min(FILE_MAX).min(size))
+    }
 }
 
 /// Looks for something in the cache, on its thread; it must not wait.
@@ -227,7 +239,7 @@ pub(super) struct Lines {
 
 impl Lines {
     fn open(place: &CachePlace, disk: Uuid, rt: &Rt) -> io::Result<Self> {
-        let count = place.bytes.saturating_sub(2 * HEAD as u64) / (LINE + ENTRY as u64);
+        let count = place.file_size()?.saturating_sub(2 * HEAD as u64) / (LINE + ENTRY as u64);
         let count = usize::try_from(count).map_err(io::Error::other)?;
         if count == 0 {
             return Err(io::Error::other("the cache is too small for a single line"));
@@ -531,6 +543,16 @@ mod tests {
             assert!(place.reads(MIB, 1) > 0);
             assert!(std::fs::metadata(place.file()).unwrap().len() <= MIB as u64);
         }
+    }
+
+    #[test]
+    fn it_is_no_larger_than_its_file_system() {
+        let place = Place::new();
+        let folder = place.path("cache");
+        let size_for = |bytes| CachePlace { folder: folder.clone(), bytes }.file_size().unwrap();
+        assert_eq!(size_for(MIB as u64), MIB as u64);
+        let system = rustix::fs::statvfs(&folder).unwrap();
+        assert_eq!(size_for(u64::MAX), (system.f_blocks * system.f_frsize).min(FILE_MAX));
     }
 
     /// One that has room for nothing, or no folder, keeps nothing, and that is counted.

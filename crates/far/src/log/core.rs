@@ -130,6 +130,9 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
         DiskError::Store(error) => kind_of(error),
         DiskError::Fenced(epoch) => ErrorKind::Fenced { by: *epoch },
         DiskError::NoDisk => ErrorKind::Refused("there is no disk in this store"),
+        DiskError::NotEmpty(_) => ErrorKind::Refused("the store is not empty"),
+        DiskError::Within(_) => ErrorKind::Refused("the store is a part of another disk"),
+        DiskError::Setting(what) => ErrorKind::Refused(what),
         DiskError::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
         DiskError::Damaged(..) => {
             ErrorKind::Refused("one of its objects is damaged; `zinc far check` says more")

@@ -6,14 +6,14 @@ use super::core::{Core, Phase, error_kind, write_reply};
 use super::format::Superblock;
 use super::gc::{Collected, KEPT};
 use super::options::Options;
-use super::probe::{Fence, probe_with};
+use super::probe::{Fence, TRIALS, probe_with};
 use super::read::ReadDone;
 use super::replay::{Volume, replay};
 use super::takeover::{make_disk, take_over};
 use super::write::{pieces_of, trims_of};
 use super::writer::{WriteReply, Writer};
-use crate::store::Store;
-use crate::store::client::Client;
+use crate::store::client::{Client, Urgency};
+use crate::store::{Request, Response, Store};
 use core::time::Duration;
 use device::StoreUsage;
 use device::backend::{collect, deliver, delivering, range_within, split_refused};
@@ -51,6 +51,10 @@ impl LogDevice {
             Err(DiskError::NoDisk) => {}
             Ok(_) => return Err(DiskError::DiskExists),
             Err(trouble) => return Err(trouble),
+        }
+        // What is left of another log would be taken for that of the new disk.
+        if let Some(object) = first_object(&client)? {
+            return Err(DiskError::NotEmpty(object));
         }
         if is.is_fenced {
             match probe_with(&client)? {
@@ -239,6 +243,40 @@ impl LogDevice {
             core.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
             give(result.map_err(|kind| Error::read(kind, &core.name, offset, len)));
         })
+    }
+}
+
+/// An object of a store; of those that trials of it left none.
+fn first_object(client: &Client) -> Result<Option<String>, DiskError> {
+    let list = Request::List { prefix: String::new(), after: String::new() };
+    let names = match client.call(Urgency::Read, list)? {
+        Response::Names(names) => names,
+        _ => Vec::new(),
+    };
+    Ok(names.into_iter().map(|(name, _)| name).find(|name| !name.starts_with(TRIALS)))
+}
+
+/// An object of a store, whatever it is; `None` of one that is empty.
+///
+/// # Errors
+/// What the store did.
+pub fn any_object(
+    store: Arc<dyn Store>,
+    rt: &Rt,
+    patience: Duration,
+) -> Result<Option<String>, DiskError> {
+    first_object(&Client::new(store, rt, patience))
+}
+
+/// Whether a store has a disk.
+///
+/// # Errors
+/// That cannot be known.
+pub fn has_disk(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<bool, DiskError> {
+    match Volume::find(&Client::new(store, rt, patience)) {
+        Ok(_) => Ok(true),
+        Err(DiskError::NoDisk) => Ok(false),
+        Err(trouble) => Err(trouble),
     }
 }
 

@@ -94,8 +94,8 @@ use rt::Rt;
 
 pub use cache::CachePlace;
 pub use check::{Finding, Report, check};
-pub use dev::LogDevice;
 pub(crate) use dev::open_error;
+pub use dev::{LogDevice, any_object, has_disk};
 pub use gc::Collected;
 pub use options::Options;
 pub use probe::{Fence, probe};
@@ -108,6 +108,10 @@ pub enum DiskError {
     NoDisk,
     /// There is a disk already.
     DiskExists,
+    /// There are objects already; the name of one.
+    NotEmpty(String),
+    /// The store of this name has a disk, and this one is a part of it.
+    Within(String),
     /// The store does not do what it is asked.
     Store(StoreError),
     /// An object is not what it should be.
@@ -127,6 +131,8 @@ pub enum DiskError {
     },
     /// Creates of the store do not exclude one another; what was seen.
     NoFence(String),
+    /// What the environment of the program says is malformed.
+    Setting(&'static str),
     /// A thread or file of this machine cannot be had.
     Machine(String),
 }
@@ -136,6 +142,10 @@ impl fmt::Display for DiskError {
         match self {
             Self::NoDisk => f.write_str("there is no disk in this store"),
             Self::DiskExists => f.write_str("there is a disk in this store already"),
+            Self::NotEmpty(object) => write!(f, "the store is not empty: it has {object}"),
+            Self::Within(name) => {
+                write!(f, "it would be among the objects of the disk in {name}")
+            }
             Self::Store(error) => error.fmt(f),
             Self::Damaged(name, damage) => write!(f, "{name}: {damage}"),
             Self::Missing(name, proof) => write!(
@@ -150,6 +160,7 @@ impl fmt::Display for DiskError {
                 write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }
             Self::NoFence(what) => write!(f, "the store does not keep two writers apart: {what}"),
+            Self::Setting(what) => f.write_str(what),
             Self::Machine(what) => f.write_str(what),
         }
     }

@@ -14,6 +14,8 @@ use ondisk::hex;
 use rt::Rt;
 use std::sync::Arc;
 
+/// What the names of objects begin with that a trial makes.
+pub(super) const TRIALS: &str = "probe/";
 /// Names that are raced for, and how many race for each.
 const NAMES: usize = 8;
 const RACERS: usize = 16;
@@ -39,7 +41,7 @@ pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence
 
 pub(super) fn probe_with(client: &Client) -> Result<Fence, DiskError> {
     let own = hex::encode(&uuid(client));
-    let names: Vec<String> = (0..NAMES).map(|n| format!("probe/{own}-{n}")).collect();
+    let names: Vec<String> = (0..NAMES).map(|n| format!("{TRIALS}{own}-{n}")).collect();
     let mut found = Fence::Holds;
     for name in &names {
         if let Some(what) = race(client, name)? {

@@ -177,6 +177,9 @@ fn list(folder: &Path, place: &Path, after: &str, out: &mut Vec<(String, u64)>) 
     // In the order of whole names: that of a directory ends with `/`, which is before letters.
     paths.sort();
     for (path, is_folder) in paths {
+        if path == folder.join(TEMPORARY) {
+            continue;
+        }
         let Some(name) = path.strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
         if out.len() >= LISTED_MAX {
             return Ok(());

@@ -2,19 +2,25 @@
 
 use crate::args::bytes;
 use crate::cmd::verb::Verb;
+use crate::cmd::zpool::claim;
 use crate::failure::{FAILED, Failure, ISSUES};
 use crate::progress;
 use crate::session::Session;
 use crate::ui;
 use engine::Progress;
-use engine::devices::FarName;
+use engine::config::LabelConfig;
 use engine::devices::disk::{
     self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
 };
 use engine::devices::price::{Prices, Workload};
+use engine::devices::{FarName, WriteDeviceRef, read_text};
+use engine::pools::{DeviceCheck, DeviceRefusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Bytes of a file of prices at most.
+const PRICES_MAX: u64 = 1 << 20;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -77,8 +83,13 @@ pub struct Check {
 #[command(after_help = "\
 Either FROM or TO is a store (dir:///PATH, s3://BUCKET/PREFIX, gs://…, az://…).
 A file is created, with holes where the disk has nothing.
-A file is copied into a disk that is there already and at least as large.")]
+A file, or a disk of this machine, is copied into a disk of a store that is there already and at
+least as large.")]
 pub struct ImageCopy {
+    /// Also into a disk that holds something, such as an exported pool, or that another writer has
+    /// open, which loses it
+    #[arg(short = 'f')]
+    force: bool,
     /// The source
     from: String,
     /// The destination
@@ -91,6 +102,9 @@ pub struct ImageCopy {
 While the disk is in use by a pool, its writer does all this by itself. Readers on other machines
 that have no pin lose what they read, and must open it again.")]
 pub struct Gc {
+    /// Also when another writer has the disk open, which loses it
+    #[arg(short = 'f')]
+    force: bool,
     /// Compact segments of which less than this percentage is in use
     #[arg(long, value_name = "PERCENT", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(0..=90))]
@@ -119,7 +133,8 @@ pub struct Cost {
     #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = bytes)]
     record: u64,
     /// Seconds between two transaction groups (zfs_txg_timeout)
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..))]
     txg: u64,
     /// Percentage of the time in which something is written
     #[arg(long, value_name = "PERCENT", default_value_t = 100,
@@ -185,11 +200,60 @@ fn cannot(doing: &str, name: &FarName, trouble: &DiskError) -> Failure {
     let failure = Failure::new(format!("cannot {doing} the disk in {}", name.as_str()));
     let failure = failure.because(trouble.to_string());
     match trouble {
-        DiskError::NoDisk => failure.hint("`zinc far create` makes one"),
+        DiskError::NoDisk => match disk::any_object(name) {
+            Ok(None) => failure.hint("`zinc far create` makes one"),
+            Ok(Some(object)) => failure.hint(format!(
+                "objects are there, such as {object}: what made a disk of them, 'super', is gone, \
+                 or they are something else"
+            )),
+            Err(_) => failure,
+        },
+        DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
         DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",
         ),
         _ => failure,
+    }
+}
+
+/// Refuses what another writer would lose, unless that is forced.
+fn refuse_held(session: &Session, doing: &str, name: &FarName, force: bool) -> Result<(), Failure> {
+    if force {
+        return Ok(());
+    }
+    match disk::holder(name).map_err(|trouble| cannot(doing, name, &trouble))? {
+        None => Ok(()),
+        Some(writer) => Err(Failure::new(format!("cannot {doing} the disk in {}", name.as_str()))
+            .because(format!("{} has it open", views::far::writer(session, &writer)))
+            .hint(
+                "end what uses it there (`zinc zpool export`); if that machine is gone, -f takes \
+                 the disk over",
+            )),
+    }
+}
+
+/// Refuses what holds something, such as a pool, unless that is forced; what a pool uses here even
+/// then.
+fn refuse_content(
+    session: &Session,
+    name: &FarName,
+    device: &Arc<LogDevice>,
+    force: bool,
+) -> Result<(), Failure> {
+    let user = |label: &LabelConfig, is_spare| claim::user(session, label, is_spare);
+    let check = DeviceCheck { pool: None, force, user: &user };
+    let own: WriteDeviceRef = Arc::<LogDevice>::clone(device);
+    match check.opened(Path::new(name.as_str()), &own, false) {
+        Err(why @ (DeviceRefusal::InPool(_) | DeviceRefusal::Holds(_))) => {
+            let failure = Failure::new(format!("cannot write to the disk in {}", name.as_str()));
+            let failure = failure.because(format!("it {why}"));
+            Err(match &why {
+                DeviceRefusal::InPool(pool) => failure.hint(views::devices::give_up(pool)),
+                _ => failure.hint("use '-f' to overwrite it"),
+            })
+        }
+        // Any other disk is as good as its copy.
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -252,6 +316,9 @@ impl Verb for ImageCopy {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let progress = Progress::new();
         progress.begin("copied", 0);
+        if [&self.from, &self.to].into_iter().any(|name| name == "-") {
+            return Err(Failure::usage("a disk is copied from and to files, not through a pipe"));
+        }
         match (store(&self.from)?, store(&self.to)?) {
             (Some(name), None) => {
                 let file = session.path(Path::new(&self.to));
@@ -262,7 +329,9 @@ impl Verb for ImageCopy {
             }
             (None, Some(name)) => {
                 let file = session.path(Path::new(&self.from));
+                refuse_held(session, "write to", &name, self.force)?;
                 let device = claimed("write to", &name, disk::claim(&name))?;
+                refuse_content(session, &name, &device, self.force)?;
                 let copied = progress::while_showing(session, &progress, || {
                     disk::copy_in(&file, &device, |bytes| progress.add(bytes, bytes))
                 });
@@ -281,6 +350,7 @@ impl Verb for ImageCopy {
 impl Verb for Gc {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = named(&self.name)?;
+        refuse_held(session, "clean up", &name, self.force)?;
         let device = claimed("clean up", &name, disk::claim_to_clean(&name))?;
         let run = || -> Result<(Collected, u64), DiskError> {
             let moved = device.clean(self.below, u64::MAX)?;
@@ -303,7 +373,7 @@ pub fn prices(session: &Session, file: Option<&Path>) -> Result<Prices, Failure>
     let Some(file) = file.map(Path::to_owned).or_else(usual) else { return Ok(Prices::default()) };
     let file = session.path(&file);
     let fail = |why| Failure::new(format!("no prices in {}", file.display())).because(why);
-    let text = std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?;
+    let text = read_text(&file, PRICES_MAX).map_err(|e| fail(e.to_string()))?;
     Prices::parse(&text).map_err(fail)
 }
 
@@ -316,6 +386,9 @@ impl Verb for Cost {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let prices = prices(session, self.prices.as_deref())?;
         let Self { mut kept, written, read, record: read_size, txg, busy, syncs, .. } = *self;
+        if read_size == 0 {
+            return Err(Failure::usage("--record: a request reads at least one byte"));
+        }
         if let Some(name) = &self.name {
             let name = named(name)?;
             let found = disk::overview(&name).map_err(|why| cannot("look at", &name, &why))?;

@@ -3,7 +3,7 @@
 mod add;
 mod attach;
 mod checkpoint;
-mod claim;
+pub(super) mod claim;
 pub mod create;
 mod devices;
 pub mod each;
