@@ -212,6 +212,32 @@ fn a_pool_whose_only_server_is_away_is_suspended_and_goes_on() {
     judge(&place, "tank", &["a"]);
 }
 
+/// The file that a server writes to is not the device that the server is.
+#[testkit::needs("nbdkit")]
+#[test]
+fn a_server_that_is_away_is_not_replaced_with_its_own_file() {
+    let place = Place::new(&["a", "b"]);
+    let a = forgetful(&place, "a");
+    let near = place.path().join("b");
+    place.ok_here(&format!("zpool create tank mirror {} {}", name(&place, "a"), near.display()));
+    let serve = Running::start(&place, "serve tank");
+    noise(&place, "x", 2, 1);
+    place.ok_here("cp x tank:/");
+    a.kill();
+    until("the leaf is given up", || {
+        place.ok_here("cp -f x tank:/");
+        place.ok_here("zpool status tank").contains("DEGRADED")
+    });
+    // Longer than a file is watched before it is looked at.
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_secs(1));
+        let status = place.ok_here("zpool status tank");
+        assert!(status.contains("DEGRADED"), "{status}");
+    }
+    place.ok_here("zpool export tank");
+    drop(serve);
+}
+
 #[testkit::needs("nbdkit")]
 #[test]
 fn a_zinc_that_is_killed_leaves_a_whole_pool() {

@@ -20,7 +20,9 @@
 //!
 //! Where a leaf was, any earlier state of it is used, and brought what it lacks by its log.
 //! *Elsewhere* only the state in which it left is: a copy that was put aside on purpose would be
-//! written over. What is of this pool and not used is refused with a reason, and changes nothing.
+//! written over. A far leaf is not looked for elsewhere at all: a file here that has its label may
+//! be what its server writes to. What is of this pool and not used is refused with a reason, and
+//! changes nothing.
 //! The reason stands at the leaf in reports of the pool until the leaf is used again.
 
 use super::LivePool;
@@ -68,6 +70,15 @@ impl Missing {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
+    }
+
+    /// Whether a leaf that is missing may be found at a path. A far one is nowhere but where its
+    /// name says: what is here with its label may be the file that its server writes to.
+    fn may_be_at(&self, guid: u64, path: &Path) -> bool {
+        self.leaves.get(&guid).is_some_and(|place| match place {
+            Some(own) if far::is_far(own) => own == path,
+            _ => true,
+        })
     }
 
     /// Whose place that is.
@@ -176,7 +187,7 @@ impl DeviceSearch {
                 LabelConfig::Member(c) if c.pool_guid == missing.pool => c.guid,
                 _ => None,
             };
-            let of_it = of_it.filter(|guid| missing.leaves.contains_key(guid));
+            let of_it = of_it.filter(|guid| missing.may_be_at(*guid, &found.path));
             // What is in a leaf's place is told of, whatever it is.
             let leaf = of_it.or_else(|| missing.leaf_of_place(&found.path));
             out.extend(leaf.map(|leaf| {
