@@ -219,7 +219,7 @@ fn a_server_that_is_away_is_not_replaced_with_its_own_file() {
     let place = Place::new(&["a", "b"]);
     let a = forgetful(&place, "a");
     let near = place.path().join("b");
-    place.ok_here(&format!("zpool create tank mirror {} {}", name(&place, "a"), near.display()));
+    place.ok_here(&format!("zpool create -f tank mirror {} {}", name(&place, "a"), near.display()));
     let serve = Running::start(&place, "serve tank");
     noise(&place, "x", 2, 1);
     place.ok_here("cp x tank:/");
