@@ -49,7 +49,7 @@ impl MadeFiles {
 impl Drop for MadeFiles {
     fn drop(&mut self) {
         for path in &self.0 {
-            // One that stays is in the way of nothing: it is written over.
+            // Of one that stays the next that is made of that name says so.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -92,10 +92,10 @@ impl NewPool {
         Ok(self.top(spec))
     }
 
-    /// Adds a file, which is made `bytes` long; what is in one that is there is lost.
+    /// Adds a file, which is made `bytes` long.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// There is something of that name already, or the file cannot be made.
     pub fn file(mut self, path: impl AsRef<Path>, bytes: u64) -> Result<Self> {
         let spec = self.leaf(path.as_ref(), bytes)?;
         Ok(self.top(spec))
@@ -194,12 +194,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [new, old] = ["new.img", "old.img"].map(|name| folder.path().join(name));
         std::fs::write(&old, "something else").unwrap();
-        let pool = || NewPool::new("tank").file(&new, 64 << 20);
-        let both = || pool()?.file(&old, 64 << 20);
-        assert!(both().unwrap().memory(1 << 20).create().is_err());
-        assert!(pool().unwrap().mirror(&[folder.path()], 64 << 20).is_err());
-        assert!(!new.exists() && old.exists(), "one was there before");
-        both().unwrap().create().unwrap().export().unwrap();
+        let pool = || NewPool::new("tank").file(&new, 64 << 20).unwrap();
+        assert!(pool().memory(1 << 20).create().is_err());
+        assert!(pool().file(&old, 64 << 20).is_err());
+        assert!(pool().mirror(&[folder.path()], 64 << 20).is_err());
+        assert!(!new.exists());
+        assert_eq!(std::fs::read(&old).unwrap(), b"something else");
+        pool().create().unwrap().export().unwrap();
         assert!(new.exists());
     }
 

@@ -5,7 +5,7 @@ use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
-use vdev::{NodeRef, Reason, VdevState};
+use vdev::{NodeRef, Reason, VdevState, VdevTree};
 
 /// A condition of the pool; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

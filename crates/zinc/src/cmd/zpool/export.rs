@@ -99,12 +99,17 @@ fn end(
 
 /// Says what was lost of a pool that this command opened, when its devices failed meanwhile.
 fn warn_of_end(session: &Session, name: &str, closed: &Closed<Found, Failure>) {
-    let why = match closed {
-        Closed::Ended(Ended::Suspended(why)) => why.to_string(),
-        Closed::Ended(Ended::Lost(why)) => why.to_string(),
+    let (what, why) = match closed {
+        Closed::Ended(Ended::Suspended(why)) => {
+            ("changes that were not yet on its devices are lost", why.to_string())
+        }
+        Closed::Ended(Ended::Lost(why)) => {
+            ("data that only lost devices had is lost", why.to_string())
+        }
         _ => return,
     };
-    let what = format!("'{name}' was closed as it is: its labels could not be written");
+    let what =
+        format!("'{name}' is not known any more, but its labels could not be written: {what}");
     warn_of_loss(session, &what, &why);
 }
 
