@@ -45,6 +45,7 @@ mod stale;
 pub mod stats;
 mod status;
 mod stored_props;
+mod taken_over;
 mod uberblocks;
 mod verdict;
 

@@ -16,7 +16,6 @@ mod view;
 mod works;
 
 pub use condition::Condition;
-pub(crate) use condition::is_taken_over;
 pub use summary::{CheckpointNote, ExpansionNote, Status};
 pub(crate) use view::Members;
 pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkProgress};

@@ -32,10 +32,6 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::Undestroy => "import it with -D to get it back",
         Hint::TakeOver => "if no other host has it open, import it with -f",
-        Hint::LetGo => {
-            "what was not durable is lost: `zinc zpool export -f` closes the pool here; it goes on \
-             where the other writer is, which `zinc far ls` names"
-        }
         Hint::ExportThere => "export it there first",
         Hint::OpenAgain => {
             "synced data is safe: check the devices, and open the pool again; if it is served, \
@@ -130,6 +126,10 @@ fn of_import(hint: &Hint) -> Option<&'static str> {
         Hint::ListElsewhere => "ZINC_STATE names another folder to remember pools in",
         Hint::ChooseCachefile => "cachefile= names a file in a folder that is there",
         Hint::OlderStates => "-X tries older states; `zinc repair` repairs damage",
+        Hint::LetGo => {
+            "what was not durable is lost: `zinc zpool export -f` closes the pool here; it goes on \
+             where the other writer is, which `zinc far ls` names"
+        }
         Hint::RepairOrRescue => "`zinc repair` repairs damage, `zinc rescue` copies readable data",
         _ => return None,
     })

@@ -10,6 +10,7 @@
 //! | `ui`, `local_time`, `progress` | the terminal |
 //! | `target`, `report_file`, `txgs` | streams, directories and files that verbs write |
 //! | `args`, `keys`, `objsets`, `stored_only` | options of many verbs, keys, sets of objects |
+//! | `prices` | what requests and bytes of stores cost |
 //! | `places`, `known`, `found` | where pools are |
 //! | `served`, `queue`, `foreign_servers` | which process holds a pool, and waiting for it |
 //! | `opening`, `live` | opening a pool to read it, or to change it |
@@ -38,6 +39,7 @@ mod mounting;
 mod objsets;
 mod opening;
 mod places;
+mod prices;
 mod progress;
 mod queue;
 mod refusals;

@@ -108,6 +108,7 @@ impl LogDevice {
         Ok(Arc::new(Self { core }))
     }
 
+    #[cfg(test)]
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
     }

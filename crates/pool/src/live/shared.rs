@@ -30,7 +30,7 @@ use crate::gate::Gate;
 use crate::not_used::Refused;
 use crate::open::AuxSizes;
 use crate::refusal::PoolRefusal;
-use crate::status::is_taken_over;
+use crate::taken_over::is_taken_over;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::write::MosAccount;
 use dsl::{Caller, Dsl};

@@ -46,7 +46,7 @@ use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::live::config_edit::bad;
 use crate::scan::look_at_device;
-use crate::status::is_taken_over;
+use crate::taken_over::is_taken_over;
 use crate::uberblocks::read_ring;
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{LabelConfig, VdevConfig};

@@ -4,8 +4,9 @@
 use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
+use crate::taken_over::is_taken_over;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
-use vdev::{NodeRef, Reason, VdevState, VdevTree};
+use vdev::{NodeRef, Reason, VdevState};
 
 /// A condition of the pool; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +53,6 @@ pub enum Condition {
     UnreadSet,
     /// Features are enabled that are not in the set of the property `compatibility`.
     OutsideSet,
-}
-
-/// Another writer has taken over a device of these.
-pub(crate) fn is_taken_over(vdevs: &VdevTree) -> bool {
-    let is_so = |leaf: NodeRef<'_>| leaf.device()?.stats().store.filter(|s| s.takeovers > 0);
-    vdevs.leaves().any(|leaf| is_so(leaf).is_some())
 }
 
 impl Condition {

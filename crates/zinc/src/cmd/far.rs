@@ -4,6 +4,7 @@ use crate::args::bytes;
 use crate::cmd::verb::Verb;
 use crate::cmd::zpool::claim;
 use crate::failure::{FAILED, Failure, ISSUES};
+use crate::prices::prices;
 use crate::progress;
 use crate::session::Session;
 use crate::ui;
@@ -12,15 +13,12 @@ use engine::config::LabelConfig;
 use engine::devices::disk::{
     self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
 };
-use engine::devices::price::{Prices, Workload};
-use engine::devices::{FarName, WriteDeviceRef, read_text};
+use engine::devices::price::Workload;
+use engine::devices::{FarName, WriteDeviceRef};
 use engine::pools::{DeviceCheck, DeviceRefusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Bytes of a file of prices at most.
-const PRICES_MAX: u64 = 1 << 20;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -363,23 +361,6 @@ impl Verb for Gc {
         ui::out(session, &views::far::collected(&done, moved));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The prices of a file, of that of the environment, or Amazon's.
-pub fn prices(session: &Session, file: Option<&Path>) -> Result<Prices, Failure> {
-    // A server opens no file that another user names.
-    let usual = (!session.is_for_another_user()).then(|| session.variable("ZINC_PRICES")).flatten();
-    let usual = || usual.filter(|v| !v.is_empty()).map(PathBuf::from);
-    let Some(file) = file.map(Path::to_owned).or_else(usual) else { return Ok(Prices::default()) };
-    let file = session.path(&file);
-    let fail = |why| Failure::new(format!("no prices in {}", file.display())).because(why);
-    let text = read_text(&file, PRICES_MAX).map_err(|e| fail(e.to_string()))?;
-    Prices::parse(&text).map_err(fail)
-}
-
-/// The usual prices, where they are shown.
-pub fn prices_if(session: &Session, are_shown: bool) -> Result<Prices, Failure> {
-    if are_shown { prices(session, None) } else { Ok(Prices::default()) }
 }
 
 impl Verb for Cost {

@@ -10,9 +10,9 @@
 
 pub mod screen;
 
-use crate::cmd::far::prices;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::prices::prices;
 use crate::served::Server;
 use crate::session::Session;
 use crate::target::stream_to;

@@ -108,7 +108,7 @@ impl Verb for Args {
             );
             return Ok(ExitCode::SUCCESS);
         }
-        let prices = crate::cmd::far::prices(session, None)?;
+        let prices = crate::prices::prices(session, None)?;
         let made = making.run_listed(&Rt::real(), &devices, &list).map_err(fail)?;
         let shown = print_txgs(session, made.pool(), &self.how);
         made.close(&list).map_err(fail)?;

@@ -209,7 +209,7 @@ impl Args {
             (_, true) => Some(Histograms::Sizes),
             _ => None,
         };
-        let prices = crate::cmd::far::prices_if(session, self.latency)?;
+        let prices = crate::prices::prices_if(session, self.latency)?;
         Ok(Layout {
             verbose: self.verbose || self.columns.scripts.is_some() || !only.is_empty(),
             parsable: self.table.parsable,

@@ -110,7 +110,7 @@ impl Args {
                     let seen = StatusContext {
                         is_exported: super::is_exported(session, pool),
                         refused: self.refused(session, pool),
-                        prices: crate::cmd::far::prices_if(session, self.slow)?,
+                        prices: crate::prices::prices_if(session, self.slow)?,
                     };
                     let mut text = view.text(&PoolFacts::of(pool), &status, &seen);
                     if self.dedup {
