@@ -449,16 +449,19 @@ fn say(text: &str) {
 }
 
 /// A disk whose segments are full with four sectors.
-fn make_disk(rt: &Rt, world: &Arc<SimWorld>, window: u64) {
-    let is = Superblock {
+fn small_disk(window: u64) -> Superblock {
+    Superblock {
         size: (SECTORS * SECTOR) as u64,
         sector: SECTOR as u32,
         target: 4 * SECTOR as u32,
         window: window as u32,
         is_fenced: false,
         made_by: String::new(),
-    };
-    LogDevice::create(SimStore::new(world), rt, &is, PATIENCE).expect("a disk");
+    }
+}
+
+fn make_disk(rt: &Rt, world: &Arc<SimWorld>, window: u64) {
+    LogDevice::create(SimStore::new(world), rt, &small_disk(window), PATIENCE).expect("a disk");
 }
 
 /// One exploration; how many writers it had. One that fails is tried with fewer rounds of each

@@ -14,15 +14,8 @@ struct Folder(TempDir);
 impl Folder {
     fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        let is = Superblock {
-            size: (SECTORS * SECTOR) as u64,
-            sector: SECTOR as u32,
-            target: 4 * SECTOR as u32,
-            window: WINDOW as u32,
-            is_fenced: false,
-            made_by: String::new(),
-        };
-        LogDevice::create(folder.store(), &Rt::real(), &is, PATIENCE).expect("a disk");
+        let made = LogDevice::create(folder.store(), &Rt::real(), &small_disk(WINDOW), PATIENCE);
+        made.expect("a disk");
         folder
     }
 
