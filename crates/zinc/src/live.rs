@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, served, ui};
 use clap::Args;
-use engine::devices::{AnyDevices, read_text};
+use engine::devices::read_text;
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::pools::{named_leaves, record_change};
 use engine::{Error, Hint, LivePool, OpenOptions, Progress, Rt};
@@ -202,7 +202,7 @@ pub fn take(
     let options = opened_as(session, how, tunables, adjust)?;
     let (list, others) = (known::pools(session), Others::new(session, how.wait)?);
     let opening = Opening::new(&list, find, options);
-    let (found, pool) = opening.open(&Rt::real(), &AnyDevices::default(), &others)?;
+    let (found, pool) = opening.open(&Rt::real(), &*session.devices(), &others)?;
     warn_of(session, &found, &pool);
     Ok((found, pool))
 }

@@ -25,7 +25,7 @@ pub fn searched<T, E>(
     look: impl FnOnce(&SearchOptions) -> Result<T, E>,
 ) -> Result<T, E> {
     let paths = search.iter().map(|p| session.path(p)).collect();
-    let options = SearchOptions { paths, ..SearchOptions::default() };
+    let options = SearchOptions { paths, source: session.devices(), leaves_out: false };
     let found = look(&options)?;
     for (path, took) in options.source.take_slow() {
         let (path, seconds) = (path.display(), took.as_secs());

@@ -5,7 +5,6 @@ use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;
-use engine::devices::AnyDevices;
 use engine::live::ImportOptions;
 use engine::pools::{self, Busy, Waiter};
 use engine::{Candidate, Rt};
@@ -94,7 +93,7 @@ pub fn check(
     options: &ImportOptions,
 ) -> Result<(), Failure> {
     let others = Others::new(session, wait)?;
-    pools::check_when_free(candidate, options, &AnyDevices::default(), &others)
+    pools::check_when_free(candidate, options, &*session.devices(), &others)
 }
 
 /// Waits until no process writes to the pool; whether one did. With `keep` none does until this one

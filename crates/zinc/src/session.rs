@@ -20,6 +20,13 @@
 //! reader gives up, long work that can be cancelled is (`progress`, [`Session::check`]), and a
 //! pause is over at once ([`Session::sleep`]). A single operation of the pool is completed.
 //!
+//! # Devices
+//!
+//! A session makes devices from names, for each task with a source of its own
+//! ([`Session::devices`]). What a source has claimed it gives to everything that claims it through
+//! the same source: one for the process would give a disk to the verbs of two clients, and one for
+//! a verb would give a leaf that is to come back the device that the pool still has open.
+//!
 //! # What the process has once
 //!
 //! All sessions of a process share its [`Process`]: its command line and what all verbs are, its
@@ -35,7 +42,7 @@ pub use process::{CommandTable, Process};
 use crate::failure::{Failure, cancelled};
 use control::input::{Amount, Input};
 use engine::datasets::pool_of;
-use engine::devices::is_far;
+use engine::devices::{AnyDevices, DeviceSource, is_far};
 use engine::{LivePool, Progress};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -190,6 +197,11 @@ impl Session {
     /// Name of a group on this machine.
     pub fn group_name(&self, id: u64) -> Option<&str> {
         self.process.names.group(id)
+    }
+
+    /// A source of devices, of this machine and of others, for one task.
+    pub fn devices(&self) -> Arc<dyn DeviceSource> {
+        Arc::new(AnyDevices::default())
     }
 
     /// Looked at in loops that may take long.

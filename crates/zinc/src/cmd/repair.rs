@@ -6,14 +6,12 @@ use crate::failure::{Failure, ISSUES};
 use crate::progress::while_showing;
 use crate::session::Session;
 use crate::{found, host, queue, ui};
-use engine::devices::{AnyDevices, DeviceSource};
 use engine::live::ImportOptions;
 use engine::repair::{RepairOptions, repair, undo};
 use engine::{Error, OpenOptions, Progress};
 use imported::SearchScope;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use views::repair as view;
 
 /// Arguments of `zinc repair`.
@@ -70,7 +68,7 @@ impl Verb for Args {
 
 impl Args {
     fn repair(&self, session: &Session) -> Result<ExitCode, Failure> {
-        let source: Arc<dyn DeviceSource> = Arc::new(AnyDevices::default());
+        let source = session.devices();
         if let Some(path) = &self.undo {
             let places: Vec<PathBuf> = self.search.iter().map(|p| session.path(p)).collect();
             let done = undo::put_back(&session.path(path), &source, &places);

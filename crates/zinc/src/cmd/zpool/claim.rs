@@ -8,7 +8,6 @@ use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::LabelConfig;
-use engine::devices::AnyDevices;
 use engine::pools::{BusyDevice, DeviceClaim, DeviceRefusal, PoolRegistry, pool_of_label};
 use engine::{Error, ErrorKind, Hint, Place, Rt, Rule};
 use std::os::unix::fs::MetadataExt as _;
@@ -24,14 +23,14 @@ pub fn with_claim<T>(
     wait: Wait,
     act: impl FnOnce(&DeviceClaim<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (rt, disks, patience) = (Rt::real(), AnyDevices::default(), wait.patience(session)?);
+    let (rt, disks, patience) = (Rt::real(), session.devices(), wait.patience(session)?);
     let user = |label: &LabelConfig, is_spare| user(session, label, is_spare);
     let is_inside = |path: &Path| is_in_own_mount(session, path);
     let wait = |busy: &BusyDevice<'_>| match busy.waited() < patience && will_end(busy) {
         true => session.sleep(PAUSE).map_err(|_| Error::new(ErrorKind::Cancelled)),
         false => Err(busy.error()),
     };
-    let claim = DeviceClaim::new(&rt, &disks).by_force(force).unless_used(&user);
+    let claim = DeviceClaim::new(&rt, &*disks).by_force(force).unless_used(&user);
     act(&claim.unless_inside(&is_inside).waiting(&wait))
 }
 

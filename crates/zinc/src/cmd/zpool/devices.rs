@@ -12,7 +12,6 @@ use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
 use engine::activity::wait_for_scans;
-use engine::devices::AnyDevices;
 use engine::live::OfflineMode;
 use engine::pools::DeviceNames;
 use engine::{Error, ErrorKind, LivePool};
@@ -80,7 +79,7 @@ pub struct Reopen {
 /// Calls `act` with the devices of a pool, by the names they have here.
 pub(super) fn with_names<T>(session: &Session, act: impl FnOnce(DeviceNames<'_>) -> T) -> T {
     let path_of = |name: &str| session.path(name.as_ref());
-    act(DeviceNames { path_of: &path_of, source: &AnyDevices::default() })
+    act(DeviceNames { path_of: &path_of, source: &*session.devices() })
 }
 
 /// Why that cannot be done to a device; one that is not what is needed is named first.

@@ -5,7 +5,6 @@ use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use engine::config::LabelConfig;
-use engine::devices::AnyDevices;
 use engine::layout::device_path;
 use engine::pools::{ClearLabels, Content, DeviceClaim, DeviceRefusal};
 use engine::{Error, ErrorKind, Rt};
@@ -24,7 +23,8 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let path = device_path(&self.device)?;
-        let device = DeviceClaim::new(&Rt::real(), &AnyDevices::default()).open(path.as_ref());
+        let (rt, disks) = (Rt::real(), session.devices());
+        let device = DeviceClaim::new(&rt, &*disks).open(path.as_ref());
         let untaken = |e| claim::not_taken(None, &e).unwrap_or_else(|| e.into());
         let device = device.map_err(untaken)?;
         let user = |label: &LabelConfig, is_spare| claim::user(session, label, is_spare);
