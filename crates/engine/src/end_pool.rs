@@ -17,8 +17,12 @@
 //! something else.
 //!
 //! A pool that no process has is opened for that ([`EndPool::run_when_free`]). Where that fails
-//! because of the pool itself, no process can write to it: an export gives it up, and so does one
-//! by force whatever fails; a destruction by force marks the labels that are there.
+//! because of the pool itself, no process can write to it: an export gives it up when it is on the
+//! list, and so does one by force whatever fails; a destruction by force marks the labels that are
+//! there. A pool that was imported to be read only is not written to at its end either.
+//!
+//! A process that had a pool for a time lets go of it ([`let_go`]): that ends only what is not on
+//! the list.
 
 use crate::contention::{Busy, PoolSearch, Waiter, mark_destroyed_when_free, open_when_free};
 use crate::error::{Error, Result};
@@ -27,6 +31,18 @@ use pool::live::{Invocation, LivePool};
 use rt::Rt;
 use std::cell::Cell;
 use std::sync::Arc;
+
+/// How the machine's list of imported pools has a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListedAs {
+    /// It is not on the list.
+    #[default]
+    NotListed,
+    /// It was imported, and can be written to.
+    ReadWrite,
+    /// It was imported to be read only.
+    ReadOnly,
+}
 
 /// A pool that is to be exported or destroyed.
 ///
@@ -53,6 +69,7 @@ pub struct EndPool {
     destroys: bool,
     force: bool,
     line: Option<Invocation>,
+    listed: ListedAs,
 }
 
 /// The end of a pool that has begun: nothing is written yet.
@@ -85,6 +102,9 @@ pub enum Closed<F, E> {
     /// It could not be, for this reason, and its labels are as they were. No process has it, and
     /// none can: the caller takes it off the list of imported pools, and says why.
     GivenUp(F, E),
+    /// It was imported to be read only, or by force is left as it is because it is not there:
+    /// nothing was written. The caller takes it off the list of imported pools.
+    Untouched,
 }
 
 /// What a program does while [`EndPool::run_when_free`] works.
@@ -107,7 +127,7 @@ impl EndPool {
     /// It is free for other hosts.
     #[must_use]
     pub fn export() -> Self {
-        Self { destroys: false, force: false, line: None }
+        Self { destroys: false, force: false, line: None, listed: ListedAs::NotListed }
     }
 
     /// It is not needed any more. It can still be imported as a destroyed one.
@@ -120,6 +140,12 @@ impl EndPool {
     #[must_use]
     pub fn by(self, line: Invocation) -> Self {
         Self { line: Some(line), ..self }
+    }
+
+    /// The list of imported pools has it like this.
+    #[must_use]
+    pub fn listed(self, listed: ListedAs) -> Self {
+        Self { listed, ..self }
     }
 
     /// Also when it is left as after a crash, because its devices fail or are gone.
@@ -186,6 +212,9 @@ impl EndPool {
         waiter: &dyn Waiter<S::Error>,
         observer: &mut dyn EndObserver<S::Found>,
     ) -> std::result::Result<Closed<S::Found, S::Error>, S::Error> {
+        if self.is_untouched(search) {
+            return Ok(Closed::Untouched);
+        }
         let noted = Noting::new(waiter);
         let why = match self.open_and_end(rt, search, source, &noted, observer) {
             Err(e) if noted.failed().is_some_and(|is_of_pool| self.gives_up(is_of_pool)) => e,
@@ -203,6 +232,16 @@ impl EndPool {
             }
             Err(e) if noted.failed().is_some() => Ok(Closed::GivenUp(found, e)),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Whether it is enough that it is not on the list any more. A pool that is only read is
+    /// destroyed by force alone: its labels will not say so.
+    fn is_untouched<S: PoolSearch>(&self, search: &mut S) -> bool {
+        match (self.listed, self.destroys) {
+            (ListedAs::NotListed, _) | (ListedAs::ReadWrite, true) => false,
+            (ListedAs::ReadWrite, false) => self.force && search.find().is_err(),
+            (ListedAs::ReadOnly, destroys) => self.force || !destroys,
         }
     }
 
@@ -224,10 +263,30 @@ impl EndPool {
     }
 
     /// Whether a pool is given up that this process alone had and could not end: because of the
-    /// pool itself, or not.
+    /// pool itself, or not. An export gives up what is on the list: it is enough that it is not any
+    /// more.
     fn gives_up(&self, is_of_pool: bool) -> bool {
-        self.force || (is_of_pool && !self.destroys)
+        match self.destroys {
+            true => self.force,
+            false => (self.force || is_of_pool) && self.listed != ListedAs::NotListed,
+        }
     }
+}
+
+/// Lets go of a pool that this process had for a time, and has all of it made durable. One that is
+/// on the list stays imported; another is exported, and then `forget` is called with its guid, as
+/// by [`PoolEnd::finish`].
+///
+/// # Errors
+/// The devices fail. The pool is closed, as after a crash.
+pub fn let_go(pool: LivePool, listed: ListedAs, forget: impl FnOnce(u64)) -> Result<()> {
+    if listed != ListedAs::NotListed {
+        return Ok(pool.close()?);
+    }
+    let guid = pool.guid();
+    pool.export()?;
+    forget(guid);
+    Ok(())
 }
 
 impl PoolEnd {

@@ -269,6 +269,41 @@ pub fn needed_by(pool: &Pool, name: &str) -> Option<EncryptionRoot> {
     root_of(pool, there).filter(|root| !root.is_loaded)
 }
 
+/// The encryption roots whose keys are still to be loaded before the key of `name` can be changed:
+/// its own one, and behind it the one above, when `name` is to have the key of that from then on.
+///
+/// ```
+/// use engine::{Create, NewPool, keys};
+///
+/// let pool = NewPool::new("tank").memory(128 << 20).create()?;
+/// for (name, key) in [("tank/a", [7; 32]), ("tank/a/b", [8; 32])] {
+///     let new = Create::filesystem(name)?.set("encryption", "on")?.set("keyformat", "raw")?;
+///     new.with_key(&pool, &key)?.run(&pool)?;
+/// }
+/// keys::unload(&pool, "tank/a/b")?;
+/// keys::unload(&pool, "tank/a")?;
+/// let needed = |inherits| {
+///     let needed = keys::needed_to_change(pool.view(), "tank/a/b", inherits);
+///     needed.into_iter().map(|root| root.name).collect::<Vec<_>>()
+/// };
+/// assert_eq!(needed(false), ["tank/a/b"]);
+/// assert_eq!(needed(true), ["tank/a/b", "tank/a"]);
+/// keys::load(&pool, "tank/a/b", &[8; 32])?;
+/// assert_eq!(needed(true), ["tank/a"]);
+/// # Ok::<(), engine::Error>(())
+/// ```
+#[must_use]
+pub fn needed_to_change(pool: &Pool, name: &str, inherits: bool) -> Vec<EncryptionRoot> {
+    let above = name.rsplit_once('/').filter(|_| inherits).map(|(above, _)| above);
+    let mut needed: Vec<EncryptionRoot> = Vec::new();
+    for root in std::iter::once(name).chain(above).filter_map(|of| root_of(pool, of)) {
+        if !root.is_loaded && needed.iter().all(|other| other.name != root.name) {
+            needed.push(root);
+        }
+    }
+    needed
+}
+
 fn described(dsl: &Dsl, dataset: &dsl::Dataset, info: &KeyInfo) -> Result<EncryptionRoot> {
     let location = match dsl.stored(dataset)?.get("keylocation") {
         Some((StoredValue::Text(text), _)) => text.clone(),

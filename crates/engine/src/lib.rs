@@ -527,7 +527,7 @@ pub mod pools {
         Busy, ByName, NoWriters, PoolSearch, WaitUpTo, Waiter, check_when_free,
         mark_destroyed_when_free, open_when_free, wait_for_writers,
     };
-    pub use crate::end_pool::{Closed, EndObserver, EndPool, Ended, PoolEnd};
+    pub use crate::end_pool::{Closed, EndObserver, EndPool, Ended, ListedAs, PoolEnd, let_go};
     pub use crate::import::{
         DeviceNote, Import, ImportIssue, ImportPlan, ImportReason, ImportTop, ImportTree,
         ImportVdev, ImportVerdict, ImportedPool, Rewind, RewindReach, denied_devices,

@@ -5,7 +5,8 @@ use engine::config::{LabelConfig, PoolState};
 use engine::devices::{AnyDevices, DeviceSource as _, MemoryDevice};
 use engine::inside::device::{DeviceRef, ErrorKind as Trouble, Fault, RwFaultDevice};
 use engine::live::{Devices, ImportOptions, Invocation};
-use engine::pools::{ByName, Closed, EndObserver, EndPool, Ended, WaitUpTo, look_at_device};
+use engine::pools::{ByName, Closed, EndObserver, EndPool, Ended, ListedAs, WaitUpTo};
+use engine::pools::{let_go, look_at_device};
 use engine::{Candidate, Error, ErrorKind, LivePool, NewPool, OpenOptions, Rt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -173,11 +174,70 @@ fn a_pool_that_no_process_has_is_opened_and_ended() {
 #[test]
 fn a_pool_that_no_process_can_write_to_is_given_up() {
     let case = Closing::half();
-    let (done, watch) = case.run(&EndPool::export());
+    let (done, watch) = case.run(&EndPool::export().listed(ListedAs::ReadWrite));
     let Ok(Closed::GivenUp(found, why)) = done else { panic!("it was not given up") };
     assert_eq!((found.config.pool_guid, why.kind()), (case.guid, &ErrorKind::MissingDevices));
     assert!(watch.calls.is_empty(), "it is for the caller to forget");
     assert_eq!(case.state(), PoolState::Active);
+    // There is nothing to give up of what is not on the list.
+    for force in [false, true] {
+        let (done, _) = case.run(&EndPool::export().by_force(force));
+        assert_eq!(done.map(drop).unwrap_err().kind(), &ErrorKind::MissingDevices);
+    }
+}
+
+#[test]
+fn a_pool_that_is_only_read_is_not_written_to_at_its_end() {
+    let case = Closing::new();
+    for (end, force) in
+        [(EndPool::export(), false), (EndPool::export(), true), (EndPool::destroy(), true)]
+    {
+        let (done, watch) = case.run(&end.listed(ListedAs::ReadOnly).by_force(force));
+        assert!(matches!(done, Ok(Closed::Untouched)));
+        assert!(watch.calls.is_empty(), "it is for the caller to forget");
+        assert_eq!(case.state(), PoolState::Active);
+    }
+    let (done, _) = case.run(&EndPool::destroy().listed(ListedAs::ReadOnly));
+    assert!(matches!(done, Ok(Closed::Ended(_))), "its labels are to say so");
+    assert_eq!(case.state(), PoolState::Destroyed);
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_only_forgotten_by_an_export_by_force() {
+    let case = Closing::new();
+    std::fs::remove_file(case.folder.path().join("a.img")).unwrap();
+    std::fs::remove_file(case.folder.path().join("b.img")).unwrap();
+    let listed = |end: EndPool| end.listed(ListedAs::ReadWrite);
+    let (done, _) = case.run(&listed(EndPool::export()).by_force(true));
+    assert!(matches!(done, Ok(Closed::Untouched)));
+    let not_listed = EndPool::export().by_force(true);
+    for end in [listed(EndPool::export()), listed(EndPool::destroy()).by_force(true), not_listed] {
+        let (done, _) = case.run(&end);
+        let why = done.map(drop).unwrap_err();
+        assert!(matches!(why.kind(), ErrorKind::NoSuchPool { .. }), "{why}");
+    }
+}
+
+#[test]
+fn a_process_lets_go_of_what_is_imported_and_exports_the_rest() {
+    for (listed, state) in [
+        (ListedAs::ReadWrite, PoolState::Active),
+        (ListedAs::ReadOnly, PoolState::Active),
+        (ListedAs::NotListed, PoolState::Exported),
+    ] {
+        let (disk, pool) = on_a_disk();
+        let (device, guid): (DeviceRef, u64) = (disk, pool.guid());
+        let mut forgotten = None;
+        let_go(pool, listed, |guid| forgotten = Some((guid, state_of(&device)))).unwrap();
+        assert_eq!(state_of(&device), state);
+        let is_exported = listed == ListedAs::NotListed;
+        assert_eq!(forgotten, is_exported.then_some((guid, PoolState::Exported)));
+    }
+    let (disk, pool) = on_a_disk();
+    disk.add(Fault::fail_writes(0..u64::MAX, Trouble::Io { errno: 5 }));
+    let mut is_forgotten = false;
+    assert!(let_go(pool, ListedAs::NotListed, |_| is_forgotten = true).is_err());
+    assert!(!is_forgotten);
 }
 
 #[test]

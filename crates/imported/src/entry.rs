@@ -7,7 +7,7 @@ use super::Cachefile;
 use engine::Candidate;
 use engine::config::{NvList, NvValue};
 use engine::config::{PoolConfig, VdevConfig, VdevKind};
-use engine::pools::{EarlierState, ErrorCounts, FoundLeaf};
+use engine::pools::{EarlierState, ErrorCounts, FoundLeaf, ListedAs};
 use engine::spelling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -273,6 +273,12 @@ impl Known {
     #[must_use]
     pub fn is_readonly(&self) -> bool {
         self.list.flag(READONLY).unwrap_or(false)
+    }
+
+    /// How the list has it.
+    #[must_use]
+    pub fn listed_as(&self) -> ListedAs {
+        if self.is_readonly() { ListedAs::ReadOnly } else { ListedAs::ReadWrite }
     }
 
     /// The state of one that is only read, where that is not its newest.

@@ -41,7 +41,7 @@ use control::held::{CloseMode, END_WITHIN, NotReleased};
 use control::hook;
 use control::log::{self, Filter};
 use control::{Endpoint, Server, SocketFile};
-use engine::devices::{AnyDevices, DeviceSource};
+use engine::pools::{ListedAs, let_go};
 use engine::{LivePool, OpenPool};
 use handler::{Exported, Service};
 use hostfs::notify;
@@ -309,6 +309,7 @@ impl Args {
         // What was imported, or was found by its name, stays imported when it is not served any
         // more; another that was found with -d is exported.
         let is_known = self.live.search.is_empty() || listed.known().is_some();
+        let listed_as = if is_known { ListedAs::ReadWrite } else { ListedAs::NotListed };
         let mut invocation = live::invocation(session);
         // The command line as typed, without the option that -b adds.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
@@ -336,7 +337,7 @@ impl Args {
         }
         // However serving ended otherwise, the pool is let go properly.
         unmount_all(session, &mounts);
-        let left = leave(session, &held, how, &served, &ended, (!is_known).then_some(&*listed));
+        let left = leave(session, &held, how, &served, &ended, (&*listed, listed_as));
         drop(held);
         teller.into_iter().for_each(events::EventThreads::finish);
         let end = served?;
@@ -410,8 +411,7 @@ impl Args {
         if let Some(address) = self.http {
             web::serve_page(address, held)?;
         }
-        let devices: Arc<dyn DeviceSource> = Arc::new(AnyDevices::default());
-        spares::watch(held, &devices)?;
+        spares::watch(held, &session.devices())?;
         let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
         let (made, is_complete) = self.make_mounts(session, &(&pool).into(), mounts)?;
         drop(pool);
@@ -554,14 +554,14 @@ fn unmount_all(session: &Session, mounts: &Mounts) {
     }
 }
 
-/// Lets the pool go, unless a client had that done. Without `exports` it stays imported.
+/// Lets the pool go, unless a client had that done.
 fn leave(
     session: &Session,
     held: &Held,
     how: &LiveOptions,
     served: &Result<End, Failure>,
     ended: &Receiver<End>,
-    exports: Option<&Listed>,
+    listed: (&Listed, ListedAs),
 ) -> Result<ExitCode, Failure> {
     if let Ok(End::Exported(exported)) = served {
         return outcome(exported);
@@ -584,7 +584,7 @@ fn leave(
     let mode = if waits { CloseMode::Polite } else { CloseMode::Ending(reason) };
     loop {
         match held.release(mode, |_| Ok(())) {
-            Ok(pool) => return close(session, pool, how, exports),
+            Ok(pool) => return close(session, pool, how, listed),
             Err(NotReleased::Busy(_)) if waits => {}
             Err(NotReleased::Busy(commands)) => {
                 let failure = Failure::new("commands are still running");
@@ -623,23 +623,17 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Makes everything durable and closes the pool, or exports it. A failure to report the result does
-/// not keep the pool open.
+/// Makes everything durable and lets the pool go. A failure to report the result does not keep the
+/// pool open.
 fn close(
     session: &Session,
     pool: LivePool,
     how: &LiveOptions,
-    exports: Option<&Listed>,
+    (listed, listed_as): (&Listed, ListedAs),
 ) -> Result<ExitCode, Failure> {
     let shown = live::print_txgs(session, &pool, how);
     let code = shown.map_or_else(|failure| failure.report(session), |()| ExitCode::SUCCESS);
-    let Some(listed) = exports else {
-        pool.close()?;
-        return Ok(code);
-    };
-    let guid = pool.guid();
-    pool.export()?;
-    listed.forget(&known::pools(session), guid);
+    let_go(pool, listed_as, |guid| listed.forget(&known::pools(session), guid))?;
     Ok(code)
 }
 

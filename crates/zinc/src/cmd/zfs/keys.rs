@@ -250,11 +250,11 @@ impl Verb for Change {
         self.live.change(session, name, |pool| {
             // A pool that is not served has no keys yet, neither its own nor that of what is above.
             let is_bare = session.held(name).is_none();
-            let above = name.rsplit_once('/').filter(|_| self.inherit && is_bare);
-            let own = (self.load || is_bare).then_some(name.as_str());
-            for of in own.into_iter().chain(above.map(|(above, _)| above)) {
-                let root = keys::root_of(pool.view(), of).filter(|root| !root.is_loaded);
-                root.map_or(Ok(()), |root| load(session, pool, &root, None, KeyVerb::Load))?;
+            if is_bare || self.load {
+                let inherits = self.inherit && is_bare;
+                for root in keys::needed_to_change(pool.view(), name, inherits) {
+                    load(session, pool, &root, None, KeyVerb::Load)?;
+                }
             }
             let mut change = KeyChange::Inherit;
             if !self.inherit {

@@ -11,8 +11,8 @@ use crate::queue::Others;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
-use engine::devices::AnyDevices;
 use engine::live::ImportOptions;
+use engine::pools::ListedAs;
 use engine::pools::{CandidateState, Choice, Closed, Destroyed, EndObserver, EndPool, Ended};
 use engine::{Candidate, LivePool, Rt};
 use imported::{Found, Known, Opening, SearchScope};
@@ -86,8 +86,8 @@ fn end(
     let mut search = Opening::new(&list, find, how);
     let mut watch = Watch { session, options, was_open: false, shown: Ok(()) };
     let end = end.by(live::invocation(session)).by_force(force);
-    let disks = AnyDevices::default();
-    let closed = end.run_when_free(&Rt::real(), &mut search, &disks, &others, &mut watch);
+    let (rt, disks) = (Rt::real(), session.devices());
+    let closed = end.run_when_free(&rt, &mut search, &*disks, &others, &mut watch);
     let closed = closed.map_err(|failure| match watch.was_open {
         true if !force && !failure.is_of_pool() => {
             failure.hint("-f exports it anyway, in the state that is on its devices")
@@ -233,12 +233,7 @@ impl Export {
 
     fn export(&self, session: &Session, name: &str) -> Result<(), Failure> {
         end_reader(session, &self.live, name, self.force)?;
-        if self.live.search.is_empty()
-            && let Some(known) = known::pools(session).find(name)
-            && self.is_only_forgotten(session, &known)
-        {
-            return Ok(known::pools(session).try_forget(known.guid())?);
-        }
+        let known = listed(session, &self.live, name);
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let find = || {
             if self.live.search.is_empty() {
@@ -254,36 +249,38 @@ impl Export {
             }
             Ok(Found::at_place(&known::pools(session), candidate))
         };
-        match end(session, &self.live, (EndPool::export(), self.force), find)? {
-            Closed::GivenUp(_, failure) => self.give_up(session, name, failure),
-            closed => {
+        let plan = EndPool::export().listed(listed_as(known.as_ref()));
+        match (end(session, &self.live, (plan, self.force), find)?, known) {
+            (Closed::Untouched, Some(known)) => Ok(known::pools(session).try_forget(known.guid())?),
+            (Closed::GivenUp(_, failure), Some(known)) => give_up(session, &known, &failure),
+            (closed, _) => {
                 warn_of_end(session, name, &closed);
                 Ok(())
             }
         }
     }
+}
 
-    /// Nothing has it open, so it is enough that it is not known any more.
-    fn give_up(&self, session: &Session, name: &str, failure: Failure) -> Result<(), Failure> {
-        let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
-        let Some(known) = known else { return Err(failure) };
-        known::pools(session).try_forget(known.guid())?;
-        let (why, _, _) = failure.parts();
-        let what = format!(
-            "'{}' is not known any more, but its labels could not be written: they say that it is \
-             in use, so that other hosts import it with -f",
-            known.name(),
-        );
-        warn_of_loss(session, &what, why);
-        Ok(())
-    }
+/// A pool as the list of imported ones has it, where it is not looked for elsewhere.
+fn listed(session: &Session, args: &LiveArgs, name: &str) -> Option<Known> {
+    args.search.is_empty().then(|| known::pools(session).find(name)).flatten()
+}
 
-    /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
-    /// be written to.
-    fn is_only_forgotten(&self, session: &Session, known: &Known) -> bool {
-        known.is_readonly()
-            || (self.force && found::find(session, &[], known.name(), SearchScope::Known).is_err())
-    }
+fn listed_as(known: Option<&Known>) -> ListedAs {
+    known.map_or(ListedAs::NotListed, Known::listed_as)
+}
+
+/// Nothing has it open, so it is enough that it is not known any more.
+fn give_up(session: &Session, known: &Known, failure: &Failure) -> Result<(), Failure> {
+    known::pools(session).try_forget(known.guid())?;
+    let (why, _, _) = failure.parts();
+    let what = format!(
+        "'{}' is not known any more, but its labels could not be written: they say that it is in \
+         use, so that other hosts import it with -f",
+        known.name(),
+    );
+    warn_of_loss(session, &what, why);
+    Ok(())
 }
 
 impl Verb for Destroy {
@@ -298,14 +295,18 @@ impl Verb for Destroy {
         }
         if self.force {
             end_reader(session, &self.live, &self.pool, true)?;
-            if self.is_forgotten(session)? {
-                return Ok(ExitCode::SUCCESS);
-            }
         }
+        let known = listed(session, &self.live, &self.pool);
+        let plan = EndPool::destroy().listed(listed_as(known.as_ref()));
         let find = || found::find(session, &self.live.search, &self.pool, SearchScope::Known);
-        match end(session, &self.live, (EndPool::destroy(), self.force), find) {
+        match end(session, &self.live, (plan, self.force), find) {
             Err(failure) if failure.is_of_pool() => {
                 return Err(failure.hint("-f destroys it on the devices that are present"));
+            }
+            Ok(Closed::Untouched) => {
+                if let Some(known) = known {
+                    forget_read_only(session, &known)?;
+                }
             }
             Ok(Closed::GivenUp(found, failure)) => {
                 let (why, _, _) = failure.parts();
@@ -323,22 +324,14 @@ impl Verb for Destroy {
     }
 }
 
-impl Destroy {
-    /// A pool that was imported read-only is not written to: it is only not known any more. Returns
-    /// whether it was such a pool.
-    fn is_forgotten(&self, session: &Session) -> Result<bool, Failure> {
-        let known = match self.live.search.is_empty() {
-            true => known::pools(session).find(&self.pool).filter(Known::is_readonly),
-            false => None,
-        };
-        let Some(known) = known else { return Ok(false) };
-        known::pools(session).try_forget(known.guid())?;
-        let text = format!(
-            "zinc: warning: '{}' was imported with -o readonly=on: it is not known any more, and \
-             its labels do not say that it is destroyed\n",
-            known.name(),
-        );
-        ui::error(session, &text);
-        Ok(true)
-    }
+/// A pool that was imported read-only is not written to: it is only not known any more.
+fn forget_read_only(session: &Session, known: &Known) -> Result<(), Failure> {
+    known::pools(session).try_forget(known.guid())?;
+    let text = format!(
+        "zinc: warning: '{}' was imported with -o readonly=on: it is not known any more, and its \
+         labels do not say that it is destroyed\n",
+        known.name(),
+    );
+    ui::error(session, &text);
+    Ok(())
 }
