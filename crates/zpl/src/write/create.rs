@@ -6,8 +6,7 @@ use super::names::Count;
 use super::undo::{Undo, taken_back};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::node::Node;
-use crate::op::{Create, Identity, NameInDir, NewFile, NewKind, Op, Outcome, SetAttrs};
+use crate::op::{Create, Identity, NameInDir, NewFile, NewKind, Op, Outcome};
 use crate::refusal::InvalidRequest;
 use dmu::{NewObject, Object, Tx, zap};
 use ondisk::DmuType;
@@ -17,24 +16,6 @@ use ondisk::znode::{Time, ZNODE_SIZE, ZPL_VERSION_SA, device_word, flags, mode};
 
 /// Most links to one file.
 const LINKS_MAX: u64 = i32::MAX as u64;
-
-fn create_op<'a>(dir: u64, name: &'a [u8], new: &NewFile) -> Op<'a> {
-    Op::Create(Box::new(Create {
-        at: NameInDir::new(dir, name),
-        new: new.clone(),
-        identity: None,
-        set: SetAttrs::default(),
-        acl: None,
-    }))
-}
-
-/// The object that a create made; only one from a log makes none.
-fn number_of(outcome: Outcome) -> u64 {
-    match outcome {
-        Outcome::Made(number) => number,
-        Outcome::Done | Outcome::Wrote(_) => 0,
-    }
-}
 
 /// Whose child a new file is.
 pub(super) enum Parent<'a> {
@@ -47,22 +28,6 @@ pub(super) enum Parent<'a> {
 }
 
 impl Filesystem {
-    /// Makes a file called `name` in the directory `dir`, and returns it. There must be no such
-    /// name yet.
-    ///
-    /// # Errors
-    /// `Exists`; `NotFound`, `NotDirectory` about `dir`; a name that cannot be; no space.
-    pub fn create(&self, dir: u64, name: &[u8], new: &NewFile) -> Result<Node> {
-        let made = self.run(&create_op(dir, name, new), new.now)?;
-        self.node(number_of(made))
-    }
-
-    /// [`Self::create`] within a transaction; returns the object of the new file.
-    pub fn create_tx(&self, tx: &Tx, dir: u64, name: &[u8], new: &NewFile) -> Result<u64> {
-        let made = self.apply(tx, &create_op(dir, name, new), new.now)?;
-        Ok(number_of(made))
-    }
-
     pub(super) fn create_now(&self, tx: &Tx, c: &Create<'_>, now: Time) -> Result<Outcome> {
         let _lock = self.inner.state.attrs.exclusive(c.at.dir);
         self.check_new_name(c.at.name)?;
@@ -285,19 +250,6 @@ impl Filesystem {
         spec.slots = slots;
         spec.number = number;
         Ok(self.objset().create(tx, &spec)?)
-    }
-
-    /// Gives the file `file` another name: `name` in the directory `dir`.
-    ///
-    /// # Errors
-    /// `Exists`; `IsDirectory` for a directory; a file with too many names, or without any.
-    pub fn link(&self, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Link { file, at: NameInDir::new(dir, name) }, now).map(drop)
-    }
-
-    /// [`Self::link`] within a transaction.
-    pub fn link_tx(&self, tx: &Tx, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Link { file, at: NameInDir::new(dir, name) }, now).map(drop)
     }
 
     pub(super) fn link_now(&self, tx: &Tx, file: u64, at: &NameInDir<'_>, now: Time) -> Result<()> {

@@ -8,18 +8,15 @@ use super::check_flags;
 use super::stored::{Content, OFFSET_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{Data, Op, Outcome};
+use crate::op::{Data, Op};
 use crate::refusal::Excess;
 use dmu::Tx;
 use ondisk::blkptr::SECTOR_SIZE;
 use ondisk::sa::zpl;
-use ondisk::znode::{Time, flags, mode};
-
-/// Bytes written in one transaction by the calls that begin their own.
-const CHUNK: u64 = 4 << 20;
+use ondisk::znode::{Time, flags};
 
 /// Which flags forbid to change the content.
-const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
+pub(super) const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
 
 /// The size that the only block of a file must have before the file ends at `end`; `None` when it
 /// has it already, or the file has more blocks.
@@ -35,44 +32,6 @@ pub(super) fn grown_block(block: u64, size: u64, end: u64, record: u64) -> Optio
 }
 
 impl Filesystem {
-    /// Writes `data` at byte `offset` of a regular file, in transactions of at most 4 MiB.
-    ///
-    /// # Errors
-    /// `NotFound`; no regular file; flags that forbid it; no space. Data written before the error
-    /// stays.
-    pub fn write_at(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
-        let write = || self.write_in_chunks(file, offset, data, now);
-        self.objset().usage().writing(data.len() as u64, write)
-    }
-
-    fn write_in_chunks(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
-        let mut at = offset;
-        let mut rest = data;
-        while !rest.is_empty() {
-            // Transactions end at multiples of the chunk, so that no record is in two.
-            let n = (CHUNK - at % CHUNK).max(1).min(rest.len() as u64) as usize;
-            let (part, behind) = rest.split_at(n);
-            let op = Op::Write { file, offset: at, data: Data::Bytes(part) };
-            self.run(&op, now)?;
-            at = at.saturating_add(n as u64);
-            rest = behind;
-        }
-        Ok(())
-    }
-
-    /// [`Self::write_at`] within a transaction.
-    pub fn write_at_tx(
-        &self,
-        tx: &Tx,
-        file: u64,
-        offset: u64,
-        data: &[u8],
-        now: Time,
-    ) -> Result<()> {
-        let data = Data::Bytes(data);
-        self.apply(tx, &Op::Write { file, offset, data }, now).map(drop)
-    }
-
     pub(super) fn write_now(
         &self,
         tx: &Tx,
@@ -98,20 +57,6 @@ impl Filesystem {
         self.write_locked(tx, file, &data, now)?;
         drop(lock);
         Ok(())
-    }
-
-    /// Writes `data` behind the end of a regular file, in one transaction, and returns where that
-    /// was.
-    ///
-    /// # Errors
-    /// As [`Self::write_at`].
-    pub fn append(&self, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        self.run(&Op::Append { file, data }, now).map(offset_of)
-    }
-
-    /// [`Self::append`] within a transaction.
-    pub fn append_tx(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        self.apply(tx, &Op::Append { file, data }, now).map(offset_of)
     }
 
     pub(super) fn append_now(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
@@ -194,24 +139,6 @@ impl Filesystem {
         grown.and_then(|n| u32::try_from(n).ok())
     }
 
-    /// Lets a regular file end at `size`: what is behind is gone, what comes is a hole. Of a large
-    /// file that is done in pieces, each of which is durable before the next.
-    ///
-    /// # Errors
-    /// As [`Self::write_at`].
-    pub fn truncate(&self, file: u64, size: u64, now: Time) -> Result<()> {
-        self.free_most_of(file, size, u64::MAX, |attrs| {
-            check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
-            Ok(attrs.kind() == mode::FILE && attrs.size() > size)
-        })?;
-        self.run(&Op::Truncate { file, size }, now).map(drop)
-    }
-
-    /// [`Self::truncate`] within a transaction.
-    pub fn truncate_tx(&self, tx: &Tx, file: u64, size: u64, now: Time) -> Result<()> {
-        self.apply(tx, &Op::Truncate { file, size }, now).map(drop)
-    }
-
     pub(super) fn truncate_now(&self, tx: &Tx, file: u64, size: u64, now: Time) -> Result<()> {
         let _content = self.inner.state.content.exclusive(file);
         self.grow_block(tx, file, size)?;
@@ -256,25 +183,6 @@ impl Filesystem {
         Ok(attrs)
     }
 
-    /// Makes `len` bytes from `offset` of a regular file a hole, as far as the file reaches. Its
-    /// size does not change.
-    ///
-    /// # Errors
-    /// As [`Self::write_at`].
-    pub fn punch(&self, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
-        let end = offset.saturating_add(len);
-        self.free_most_of(file, offset, end, |attrs| {
-            check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
-            Ok(attrs.kind() == mode::FILE)
-        })?;
-        self.run(&Op::Punch { file, offset, length: len, extends: false }, now).map(drop)
-    }
-
-    /// [`Self::punch`] within a transaction.
-    pub fn punch_tx(&self, tx: &Tx, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
-        self.apply(tx, &Op::Punch { file, offset, length: len, extends: false }, now).map(drop)
-    }
-
     pub(super) fn punch_now(
         &self,
         tx: &Tx,
@@ -307,13 +215,6 @@ impl Filesystem {
         let length = if extends { length } else { behind - offset };
         self.note(tx, &Op::Punch { file, offset, length, extends: true }, &[], &[]);
         Ok(())
-    }
-}
-
-fn offset_of(outcome: Outcome) -> u64 {
-    match outcome {
-        Outcome::Wrote(offset) => offset,
-        Outcome::Done | Outcome::Made(_) => 0,
     }
 }
 

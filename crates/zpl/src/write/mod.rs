@@ -2,10 +2,10 @@
 //!
 //! Everything here works on a live object set (see [`dmu::Objset::live`]). Each change is a value
 //! ([`Op`]) that [`Filesystem::apply`] carries out within a transaction. The functions with names
-//! build one: those that end in `_tx` take the caller's transaction, so that several changes become
-//! one, the others begin their own. A change checks and reads everything it can before it changes
-//! anything, and takes back what it did when it fails all the same (`undo.rs`): an error leaves all
-//! as it was.
+//! build one (`calls.rs`): those that end in `_tx` take the caller's transaction, so that several
+//! changes become one, the others begin their own. A change checks and reads everything it can
+//! before it changes anything, and takes back what it did when it fails all the same (`undo.rs`):
+//! an error leaves all as it was.
 //!
 //! # Order of locks
 //!
@@ -31,6 +31,7 @@
 mod accounting;
 mod apply;
 pub(crate) mod attrs;
+mod calls;
 mod create;
 mod data;
 mod format;
@@ -39,6 +40,7 @@ mod mend;
 mod names;
 mod open;
 mod pieces;
+mod queue;
 mod quotas;
 mod remove;
 mod rename;
@@ -55,11 +57,11 @@ mod xattr;
 pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
 pub use crate::state::settings::{FsSettings, XattrStore};
 pub use accounting::FileOwners;
+pub use calls::RenameMode;
 pub use format::FormatOptions;
 pub use mend::{LOST_AND_FOUND, Mend};
 pub use open::OpenFile;
 pub use quotas::{ProjectRoom, QuotaKind};
-pub use rename::RenameMode;
 pub use whole::WholeFile;
 
 use crate::error::{Error, Result};

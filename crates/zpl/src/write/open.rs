@@ -7,11 +7,11 @@
 //! to the next one.
 
 use super::attrs::Attrs;
+use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Hold, Tx, Zap, zap};
 use ondisk::sa::zpl;
-use ondisk::znode::master;
 
 /// A file that is in use. Dropping it ends the use, and frees a file that has no name any more
 /// in a transaction of its own: do not drop it while holding a transaction.
@@ -85,22 +85,6 @@ impl Filesystem {
         OpenFile { fs: self.clone(), object, ended: false }
     }
 
-    fn delete_queue(&self) -> Result<dmu::Object> {
-        let number = self.master()?.need_u64(master::DELETE_QUEUE)?;
-        Ok(self.objset().object(number)?)
-    }
-
-    /// Puts a file without a name into the delete queue.
-    pub(super) fn enqueue(&self, tx: &Tx, object: u64) -> Result<()> {
-        Ok(zap::set_u64(&self.delete_queue()?, tx, &format!("{object:x}"), object)?)
-    }
-
-    /// Takes a file that has a name out of the delete queue.
-    pub(super) fn dequeue(&self, tx: &Tx, object: u64) -> Result<()> {
-        zap::remove(&self.delete_queue()?, tx, &format!("{object:x}"))?;
-        Ok(())
-    }
-
     /// Frees a file of the delete queue, unless it is in use or another thread frees it; whether it
     /// did.
     fn free_queued(&self, object: u64) -> Result<bool> {
@@ -131,6 +115,25 @@ impl Filesystem {
         };
         zap::remove(&self.delete_queue()?, &tx, &format!("{object:x}"))?;
         Ok(freed)
+    }
+
+    /// Frees a file of the delete queue, whose lock is held, with its extended attributes. When
+    /// that fails, some of them may be gone, and the file is as whole as it can be without them.
+    fn free_file(&self, tx: &Tx, number: u64) -> Result<()> {
+        let mut file = Attrs::load(self, number)?;
+        let xattrs = file.get(zpl::XATTR);
+        if xattrs != 0 && self.empty_xattr_dir(tx, xattrs, u64::MAX)?.is_some() {
+            let mut undo = Undo::new(self, tx);
+            undo.attrs(&file);
+            file.remove(zpl::XATTR);
+            let freed = || Ok(self.objset().free(tx, xattrs)?);
+            undo.end(file.save(self, tx).and_then(|()| freed()))?;
+        }
+        let acl = Attrs::load(self, number)?.external_acl();
+        if acl != 0 {
+            self.objset().free(tx, acl)?;
+        }
+        Ok(self.objset().free(tx, number)?)
     }
 
     /// Frees the large files that transactions of the caller left. Those that cannot be freed stay

@@ -7,7 +7,7 @@
 //! Looking for the blocks of a piece reads their indirect blocks into the cache, so that is not
 //! left to the sync either.
 //!
-//! A file without a name is in the delete queue (`open.rs`) until the last piece is gone, so a
+//! A file without a name is in the delete queue (`queue.rs`) until the last piece is gone, so a
 //! crash leaves nothing behind. One that is truncated, or gets a hole, is changed from the front to
 //! the back, and its size last: a crash in between, or a reader, finds zeros where something went
 //! already.
@@ -18,11 +18,12 @@
 use super::HOLD_TREE;
 use super::attrs::Attrs;
 use super::names::Count;
+use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use dmu::{Hold, Object, SpaceUse, Tx};
+use dmu::{Hold, Object, SpaceUse, Tx, Zap, zap};
 use ondisk::sa::zpl;
-use ondisk::znode::flags;
+use ondisk::znode::{Dirent, flags};
 
 /// Blocks that one transaction frees, about: as many as a txg frees of destroyed datasets. Indirect
 /// blocks count as full.
@@ -127,6 +128,41 @@ impl Filesystem {
             self.objset().wait_synced(txg)?;
         }
         Ok(())
+    }
+
+    /// Frees what is in a directory of extended attributes, up to a number, and returns how many
+    /// there were; `None` when it is not one.
+    pub(super) fn empty_xattr_dir(&self, tx: &Tx, number: u64, most: u64) -> Result<Option<u64>> {
+        let dir = match Attrs::load(self, number) {
+            Ok(dir) if dir.has_flag(flags::XATTR) => dir,
+            // An object that an attribute names wrongly is not ours to free.
+            Ok(_) | Err(Error::NotFound(_)) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut freed = 0;
+        if !dir.is_dir() {
+            return Ok(Some(freed));
+        }
+        for entry in Zap::open(dir.object())?.to_vec()? {
+            if freed == most {
+                break;
+            }
+            let target = entry.ints().next().map(Dirent::decode);
+            let (Some(target), Some(name)) = (target, entry.name.bytes()) else { continue };
+            match Attrs::load(self, target.object) {
+                Ok(file) if file.has_flag(flags::XATTR) => {
+                    let mut undo = Undo::new(self, tx);
+                    undo.name(number, name, Some(target));
+                    let done = zap::remove(dir.object(), tx, name)
+                        .and_then(|_| self.objset().free(tx, target.object));
+                    undo.end(done.map_err(Error::from))?;
+                    freed += 1;
+                }
+                Ok(_) | Err(Error::NotFound(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Some(freed))
     }
 
     /// The directory of extended attributes of a file without a name, where it has more than one

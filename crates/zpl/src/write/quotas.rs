@@ -14,12 +14,13 @@ use super::attrs::Attrs;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
-use crate::refusal::Unsupported;
+use crate::refusal::{InvalidRequest, Unsupported};
 use crate::space::{OBJECT_PREFIX, SpaceKind};
 use crate::state::limits::{KnownLimits, Limits};
 use dmu::zap::{self, ZapSpec};
 use dmu::{ErrorKind, Tx, Zap};
 use ondisk::DmuType;
+use ondisk::fuid::Fuid;
 use ondisk::objset::FLAG_USEROBJACCOUNTING_COMPLETE;
 use ondisk::sa::zpl;
 use ondisk::znode::{MASTER_NODE, ZPL_VERSION_USERSPACE, flags};
@@ -81,6 +82,18 @@ impl Filesystem {
         *known = KnownLimits { changes: known.changes + 1, limits: None };
         drop(known);
         done
+    }
+
+    /// Owners are 32-bit numbers (the largest means "no owner" on all systems), or belong to one of
+    /// the file system's domains. OpenZFS could not read a file with any other.
+    pub(super) fn check_owner(&self, id: u64) -> Result<()> {
+        let owner = Fuid(id);
+        match owner.domain() {
+            0 if owner.id() == u32::MAX => Err(Error::refused(InvalidRequest::OwnerNumber)),
+            0 => Ok(()),
+            domain if self.fuids().domains.contains_key(&domain) => Ok(()),
+            _ => Err(Error::refused(InvalidRequest::LargeOwner)),
+        }
     }
 
     fn set_quota_tx(

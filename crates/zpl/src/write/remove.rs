@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{NameInDir, Op};
 use crate::state::locks::Mode;
-use dmu::{Tx, Zap, zap};
+use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags};
 
@@ -19,35 +19,6 @@ use ondisk::znode::{Dirent, Time, flags};
 const KEEPS_NAME: u64 = flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY;
 
 impl Filesystem {
-    /// Takes a name away that is not a directory's. A file without names is freed, a large one in
-    /// pieces, each of which is durable before the next; or when it is in use ([`Self::hold`]) as
-    /// soon as it is no more.
-    ///
-    /// # Errors
-    /// `NotFound`; `IsDirectory`; flags that forbid it.
-    pub fn unlink(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Unlink(NameInDir::new(dir, name)), now).map(drop)
-    }
-
-    /// [`Self::unlink`] within a transaction. A large file is freed by the next change that begins
-    /// its own, or when the file system is opened.
-    pub fn unlink_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Unlink(NameInDir::new(dir, name)), now).map(drop)
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// `NotFound`; `NotDirectory`; `NotEmpty`; flags that forbid it.
-    pub fn rmdir(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::Rmdir(NameInDir::new(dir, name)), now).map(drop)
-    }
-
-    /// [`Self::rmdir`] within a transaction.
-    pub fn rmdir_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::Rmdir(NameInDir::new(dir, name)), now).map(drop)
-    }
-
     pub(super) fn remove(
         &self,
         tx: &Tx,
@@ -125,60 +96,6 @@ impl Filesystem {
             _ => {}
         }
         undo.end(done)
-    }
-
-    /// Frees a file of the delete queue, whose lock is held, with its extended attributes. When
-    /// that fails, some of them may be gone, and the file is as whole as it can be without them.
-    pub(super) fn free_file(&self, tx: &Tx, number: u64) -> Result<()> {
-        let mut file = Attrs::load(self, number)?;
-        let xattrs = file.get(zpl::XATTR);
-        if xattrs != 0 && self.empty_xattr_dir(tx, xattrs, u64::MAX)?.is_some() {
-            let mut undo = Undo::new(self, tx);
-            undo.attrs(&file);
-            file.remove(zpl::XATTR);
-            let freed = || Ok(self.objset().free(tx, xattrs)?);
-            undo.end(file.save(self, tx).and_then(|()| freed()))?;
-        }
-        let acl = Attrs::load(self, number)?.external_acl();
-        if acl != 0 {
-            self.objset().free(tx, acl)?;
-        }
-        Ok(self.objset().free(tx, number)?)
-    }
-
-    /// Frees what is in a directory of extended attributes, up to a number, and returns how many
-    /// there were; `None` when it is not one.
-    pub(super) fn empty_xattr_dir(&self, tx: &Tx, number: u64, most: u64) -> Result<Option<u64>> {
-        let dir = match Attrs::load(self, number) {
-            Ok(dir) if dir.has_flag(flags::XATTR) => dir,
-            // An object that an attribute names wrongly is not ours to free.
-            Ok(_) | Err(Error::NotFound(_)) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let mut freed = 0;
-        if !dir.is_dir() {
-            return Ok(Some(freed));
-        }
-        for entry in Zap::open(dir.object())?.to_vec()? {
-            if freed == most {
-                break;
-            }
-            let target = entry.ints().next().map(Dirent::decode);
-            let (Some(target), Some(name)) = (target, entry.name.bytes()) else { continue };
-            match Attrs::load(self, target.object) {
-                Ok(file) if file.has_flag(flags::XATTR) => {
-                    let mut undo = Undo::new(self, tx);
-                    undo.name(number, name, Some(target));
-                    let done = zap::remove(dir.object(), tx, name)
-                        .and_then(|_| self.objset().free(tx, target.object));
-                    undo.end(done.map_err(Error::from))?;
-                    freed += 1;
-                }
-                Ok(_) | Err(Error::NotFound(_)) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(Some(freed))
     }
 }
 

@@ -10,7 +10,7 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{Identity, NameInDir, NewFile, NewKind, Op, Renaming};
+use crate::op::{Identity, NameInDir, NewFile, Op, Renaming};
 use crate::refusal::InvalidRequest;
 use crate::state::locks::Mode;
 use dmu::{Tx, zap};
@@ -23,25 +23,6 @@ const MOVES: u64 = 0;
 
 /// Directories above a directory, at most: more can only be a loop that is on disk.
 const DEPTH_MAX: usize = 1 << 16;
-
-/// How to treat a file that has the new name already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RenameMode {
-    /// It loses it.
-    Replace,
-    /// The rename fails.
-    NoReplace,
-    /// It gets the old name; there must be one.
-    Exchange,
-    /// It loses it, and a new character device 0:0 of these owners gets the old name: a mark of
-    /// union file systems that a name is gone.
-    Whiteout {
-        /// Owner.
-        uid: u64,
-        /// Group, as of any new file.
-        gid: u64,
-    },
-}
 
 /// The changes of a move in the tables of names.
 struct RenameStep<'a> {
@@ -61,51 +42,7 @@ struct Move<'a> {
     target: Option<DirEntry>,
 }
 
-fn rename_op<'a>(from: (u64, &'a [u8]), to: (u64, &'a [u8]), how: RenameMode, now: Time) -> Op<'a> {
-    let how = match how {
-        RenameMode::Replace => Renaming::Replace,
-        RenameMode::NoReplace => Renaming::NoReplace,
-        RenameMode::Exchange => Renaming::Exchange,
-        RenameMode::Whiteout { uid, gid } => {
-            let device = NewFile::new(NewKind::Char(0, 0), 0, now);
-            Renaming::Whiteout(NewFile { uid, gid, ..device }, None)
-        }
-    };
-    Op::Rename {
-        from: NameInDir::new(from.0, from.1),
-        to: NameInDir::new(to.0, to.1),
-        how: Box::new(how),
-    }
-}
-
 impl Filesystem {
-    /// Renames `from` to `to`, each a directory and a name in it.
-    ///
-    /// # Errors
-    /// `NotFound`; `Exists` by `how`; `IsDirectory`, `NotDirectory`, `NotEmpty` about what would
-    /// be replaced; `Loop`; flags that forbid it.
-    pub fn rename(
-        &self,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        how: RenameMode,
-        now: Time,
-    ) -> Result<()> {
-        self.run(&rename_op(from, to, how, now), now).map(drop)
-    }
-
-    /// [`Self::rename`] within a transaction.
-    pub fn rename_tx(
-        &self,
-        tx: &Tx,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        how: RenameMode,
-        now: Time,
-    ) -> Result<()> {
-        self.apply(tx, &rename_op(from, to, how, now), now).map(drop)
-    }
-
     pub(super) fn rename_now(
         &self,
         tx: &Tx,

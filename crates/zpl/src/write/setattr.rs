@@ -10,7 +10,6 @@ use crate::node::Node;
 use crate::op::{AccessList, Op, SetAttrs};
 use crate::refusal::InvalidRequest;
 use dmu::{Hold, Tx, Zap};
-use ondisk::fuid::Fuid;
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
 
@@ -21,19 +20,6 @@ const KEPT_HINTS: u64 = flags::ACL_AUTO_INHERIT | flags::ACL_DEFAULTED | flags::
 const DAY: i64 = 24 * 60 * 60;
 
 impl Filesystem {
-    /// Sets attributes of a file.
-    ///
-    /// # Errors
-    /// `NotFound`; a project where there are none.
-    pub fn set_attrs(&self, file: u64, set: &SetAttrs, now: Time) -> Result<()> {
-        self.run(&Op::SetAttrs { file, set: *set }, now).map(drop)
-    }
-
-    /// [`Self::set_attrs`] within a transaction.
-    pub fn set_attrs_tx(&self, tx: &Tx, file: u64, set: &SetAttrs, now: Time) -> Result<()> {
-        self.apply(tx, &Op::SetAttrs { file, set: *set }, now).map(drop)
-    }
-
     pub(super) fn set_attrs_now(
         &self,
         tx: &Tx,
@@ -104,18 +90,6 @@ impl Filesystem {
             self.note(tx, &Op::SetAttrs { file, set }, &[], &[]);
         }
         Ok(())
-    }
-
-    /// Owners are 32-bit numbers (the largest means "no owner" on all systems), or belong to one of
-    /// the file system's domains. OpenZFS could not read a file with any other.
-    pub(super) fn check_owner(&self, id: u64) -> Result<()> {
-        let owner = Fuid(id);
-        match owner.domain() {
-            0 if owner.id() == u32::MAX => Err(Error::refused(InvalidRequest::OwnerNumber)),
-            0 => Ok(()),
-            domain if self.fuids().domains.contains_key(&domain) => Ok(()),
-            _ => Err(Error::refused(InvalidRequest::LargeOwner)),
-        }
     }
 
     /// Extended attributes kept as files have the same owner as the file.

@@ -35,34 +35,6 @@ struct FoundIn {
 }
 
 impl Filesystem {
-    /// Sets the extended attribute `name` (with its namespace, `user.comment`) of a file.
-    ///
-    /// # Errors
-    /// `Exists`, `NoXattr` by `how`; `TooLarge`; `Unsupported` where `xattr=off`.
-    pub fn set_xattr(
-        &self,
-        file: u64,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-        now: Time,
-    ) -> Result<()> {
-        self.run(&Op::SetXattr { file, name, value, how }, now).map(drop)
-    }
-
-    /// [`Self::set_xattr`] within a transaction.
-    pub fn set_xattr_tx(
-        &self,
-        tx: &Tx,
-        file: u64,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-        now: Time,
-    ) -> Result<()> {
-        self.apply(tx, &Op::SetXattr { file, name, value, how }, now).map(drop)
-    }
-
     pub(super) fn set_xattr_now(
         &self,
         tx: &Tx,
@@ -126,19 +98,6 @@ impl Filesystem {
         undo.end(done)?;
         self.note_xattr(tx, &Op::SetXattr { file, name, value, how }, is_in_list_alone);
         Ok(())
-    }
-
-    /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// `NoXattr` when the file has none of that name.
-    pub fn remove_xattr(&self, file: u64, name: &[u8], now: Time) -> Result<()> {
-        self.run(&Op::RemoveXattr { file, name }, now).map(drop)
-    }
-
-    /// [`Self::remove_xattr`] within a transaction.
-    pub fn remove_xattr_tx(&self, tx: &Tx, file: u64, name: &[u8], now: Time) -> Result<()> {
-        self.apply(tx, &Op::RemoveXattr { file, name }, now).map(drop)
     }
 
     pub(super) fn remove_xattr_now(
