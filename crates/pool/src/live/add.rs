@@ -20,10 +20,10 @@
 use super::LivePool;
 use super::config::{distributed_spares, with_children};
 use super::config_edit::bad;
-use super::create::{
+use super::evacuate::check_layout;
+use super::new_vdevs::{
     Devices, NewTop, add_top_zaps, count_draids, guid_from, is_draid, new_tops, set_member,
 };
-use super::evacuate::check_layout;
 use super::shared::{Shared, TaskCx};
 use crate::alloc::{TopSpec, init_top};
 use crate::error::Result;

@@ -13,14 +13,13 @@
 //! question and the change. Limits on the number of file systems and snapshots count for the user,
 //! also where they do not for the administrator.
 
+use super::LivePool;
 use super::shared::{Shared, TaskCx};
-use super::{Head, LivePool};
 use crate::error::Result;
 use dsl::write::RevokedPermissions;
 use dsl::{Action, Caller, Delegation, Dsl, Refusal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zpl::{Filesystem, Volume};
 
 /// Whom a handle is for.
 pub(super) struct DelegatedUser {
@@ -69,11 +68,6 @@ impl TaskCx<'_> {
             Some(caller) => need.check_permission(self.datasets(), caller),
             None => Ok(()),
         }
-    }
-
-    /// It is done for a user, and not for the administrator.
-    pub(super) fn is_for_caller(&self) -> bool {
-        self.caller.borrow().is_some()
     }
 }
 
@@ -158,6 +152,13 @@ impl LivePool {
         self.behalf.as_ref().is_none_or(|behalf| behalf.has_changed.load(Ordering::Relaxed))
     }
 
+    /// Something is changed through this handle.
+    pub(super) fn note_change(&self) {
+        if let Some(behalf) = &self.behalf {
+            behalf.has_changed.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Runs a task that needs this of a user.
     pub(super) fn run_with<T: Send + 'static>(
         &self,
@@ -167,39 +168,12 @@ impl LivePool {
         let Some(behalf) = &self.behalf else { return self.shared.run(task) };
         self.check_permission(&needs)?;
         let done = self.shared.run_for(Some(&behalf.caller), needs, task)?;
-        behalf.has_changed.store(true, Ordering::Relaxed);
+        self.note_change();
         Ok(done)
     }
 
     /// The user whom the handle is for, when that is not the administrator.
     pub(super) fn caller(&self) -> Option<&Arc<Caller>> {
         self.behalf.as_ref().map(|behalf| &behalf.caller)
-    }
-
-    /// A dataset's head, to change a property that is kept in it.
-    fn head_to_set(&self, name: &str, property: &str) -> Result<Arc<Head>> {
-        self.check_permission(&[Need::Property(name.to_owned(), property.to_owned())])?;
-        if let Some(behalf) = &self.behalf {
-            behalf.has_changed.store(true, Ordering::Relaxed);
-        }
-        self.open_head(name)
-    }
-
-    /// A volume, to set a property that is kept in it: for a user who may.
-    ///
-    /// # Errors
-    /// As [`LivePool::volume`].
-    pub fn volume_to_set(&self, name: &str, property: &str) -> Result<Volume> {
-        let head = self.head_to_set(name, property)?;
-        self.volume_of(name, &head)
-    }
-
-    /// A file system, to set a property that is kept in it: for a user who may.
-    ///
-    /// # Errors
-    /// As [`LivePool::filesystem`].
-    pub fn filesystem_to_set(&self, name: &str, property: &str) -> Result<Filesystem> {
-        let head = self.head_to_set(name, property)?;
-        self.filesystem_of(name, &head)
     }
 }

@@ -183,6 +183,23 @@ pub(super) fn without_child(pool: &str, root: &VdevConfig, leaf: u64) -> Result<
     with_other(root, parent.guid, &changed).ok_or_else(no_sides)
 }
 
+/// The leaf of a configuration with this guid.
+pub(super) fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
+    root.walk().find(|v| v.guid == guid && v.kind.is_leaf())
+}
+
+/// Changes a leaf of a configuration. Depth is bounded: the configuration's decoder limits it.
+pub(super) fn change_leaf(
+    vdev: &mut VdevConfig,
+    guid: u64,
+    change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,
+) -> ondisk::Result<()> {
+    if vdev.guid == guid && vdev.kind.is_leaf() {
+        return change(vdev);
+    }
+    vdev.children.iter_mut().try_for_each(|child| change_leaf(child, guid, change))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::config::VdevSpec;

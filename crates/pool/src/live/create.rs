@@ -12,14 +12,16 @@
 //! takes the labels off again.
 
 use super::blocks::TxgBlocks;
-use super::config::{
-    FIRST_TXG, PoolFacts, Split, TopNumbers, VdevSpec, distributed_spares, guid_sum, new_root,
-    new_top, set_u64,
-};
+use super::config::{FIRST_TXG, PoolFacts, Split, distributed_spares, guid_sum, new_root};
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable, to_enable};
 use super::history::{self, Invocation};
+use super::new_vdevs::{
+    Devices, NewTop, add_top_zaps, count_draids, guid_from, is_draid, new_tops, new_vdev_zap,
+    set_member,
+};
 use super::shared::{ConfigState, Parts, TaskCx, USUAL_ROUNDS};
+use super::stored_property::StoredPropertyValue;
 use super::sync_reads::mos_over;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
@@ -30,7 +32,7 @@ use crate::faults::FaultLog;
 use crate::live::config_edit::bad;
 use crate::mapping;
 use crate::open::{Pool, READ_AHEAD_BYTES};
-use crate::refusal::{DeviceFault, PoolRefusal, VdevFault};
+use crate::refusal::{PoolRefusal, VdevFault};
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
@@ -53,15 +55,6 @@ use zio::{Allocate, Reader, SpaceClass, Writer};
 
 /// The labels of a device, by number.
 const ALL_LABELS: [usize; LABELS] = [0, 1, 2, 3];
-
-/// A new top-level vdev.
-#[derive(Clone, Debug)]
-pub struct NewTop {
-    /// What it is made of.
-    pub spec: VdevSpec,
-    /// What it is for.
-    pub class: SpaceClass,
-}
 
 /// Wraps the allocator for the writer of a pool.
 pub type WrapAllocator = fn(Arc<Allocator>) -> Arc<dyn Allocate>;
@@ -106,15 +99,6 @@ pub struct CreateOptions {
     pub wrap_allocator: Option<WrapAllocator>,
 }
 
-/// A pool property's stored form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoredPropertyValue {
-    /// A number, or the number of a word.
-    Number(u64),
-    /// A text.
-    Text(String),
-}
-
 impl CreateOptions {
     /// A pool of these vdevs with everything else as usual.
     #[must_use]
@@ -154,90 +138,6 @@ impl CreateOptions {
         };
         Ok(features::FEATURES.iter().filter(wanted).collect())
     }
-}
-
-/// Opened devices by the path that stands in their [`VdevSpec::Leaf`]; in order, so that a
-/// simulation repeats what is done with each.
-pub type Devices = BTreeMap<String, WriteDeviceRef>;
-
-/// Sector exponent for these devices.
-fn ashift_of(pool: &str, spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<u32> {
-    let sector = |p: &str| devices.get(p).map_or(512, |d| d.sector_size());
-    let largest = spec.leaves().into_iter().map(sector).max().unwrap_or(512);
-    let device = largest.next_power_of_two().trailing_zeros();
-    match wanted {
-        Some(n) if !(9..=16).contains(&n) => Err(Error::refused(pool, VdevFault::AshiftRange(n))),
-        Some(n) if n < device => {
-            Err(Error::refused(pool, VdevFault::AshiftBelowDevices { wanted: n, devices: device }))
-        }
-        Some(n) => Ok(n),
-        // Disks that say 512 and have sectors of 4096 are the rule, and cannot be told.
-        None => Ok(device.max(12)),
-    }
-}
-
-/// Smallest device that can be part of a pool, in bytes.
-pub const DEVICE_MIN: u64 = 64 << 20;
-
-/// Bytes that can be allocated on a top-level vdev, parity included.
-fn asize_of(pool: &str, spec: &VdevSpec, devices: &Devices) -> Result<u64> {
-    let size = |path: &str| -> Result<u64> {
-        let none = || Error::refused(pool, DeviceFault::NotOpened(path.to_owned()));
-        let size = devices.get(path).ok_or_else(none)?.size();
-        if size < DEVICE_MIN {
-            let (path, size_bytes, least_bytes) = (path.to_owned(), size, DEVICE_MIN);
-            return Err(Error::refused(
-                pool,
-                DeviceFault::BelowMinimum { path, size_bytes, least_bytes },
-            ));
-        }
-        Ok(ondisk::label::data_size(size))
-    };
-    let smallest = |paths: Vec<&str>| -> Result<u64> {
-        let sizes = paths.into_iter().map(size).collect::<Result<Vec<_>>>()?;
-        Ok(sizes.into_iter().min().unwrap_or(0))
-    };
-    let leaves = spec.leaves();
-    let n = leaves.len() as u64;
-    match spec {
-        VdevSpec::Leaf { .. } | VdevSpec::Mirror(_) => smallest(leaves),
-        VdevSpec::Raidz { nparity, .. } => {
-            if !(1..=3).contains(nparity) || n <= *nparity {
-                let (nparity, devices) = (*nparity, n);
-                return Err(Error::refused(pool, VdevFault::RaidzTooNarrow { nparity, devices }));
-            }
-            Ok(smallest(leaves)? * n)
-        }
-        VdevSpec::Draid { nparity, ndata, nspares, .. } => {
-            let too_small = || Error::refused(pool, VdevFault::DraidTooSmall);
-            let disks = n.saturating_sub(*nspares);
-            let asize = vdev::draid_asize(smallest(leaves)?, disks, nparity + ndata);
-            asize.filter(|asize| *asize > 0).ok_or_else(too_small)
-        }
-    }
-}
-
-/// Configurations of new top-level vdevs, numbered from `first`.
-pub(super) fn new_tops(
-    pool: &str,
-    tops: &[NewTop],
-    first: u64,
-    txg: u64,
-    ashift: Option<u32>,
-    devices: &Devices,
-    guid: &mut dyn FnMut() -> u64,
-) -> Result<Vec<VdevConfig>> {
-    let mut out = Vec::with_capacity(tops.len());
-    for (top, id) in tops.iter().zip(first..) {
-        let ashift = ashift_of(pool, &top.spec, devices, ashift)?;
-        let asize = asize_of(pool, &top.spec, devices)?;
-        let metaslab_shift = u64::from(alloc::metaslab_shift(asize));
-        let ashift = u64::from(ashift);
-        let numbers = TopNumbers { id, ashift, asize, metaslab_shift, create_txg: txg };
-        let config = new_top(&top.spec, top.class, &numbers, guid);
-        out.push(config.map_err(|e| bad(&e))?);
-    }
-    Ok(out)
 }
 
 /// What the allocator must know of a vdev that was removed, or is being removed.
@@ -280,17 +180,6 @@ pub(super) fn allocator(
         moved_spec(mos, top)?.into_iter().for_each(|spec| alloc.add_moved(spec));
     }
     Ok(alloc)
-}
-
-/// A guid that is not 0.
-pub(super) fn guid_from(rt: &Rt) -> impl FnMut() -> u64 + use<> {
-    let rt = rt.clone();
-    move || loop {
-        let n = rt.random_u64();
-        if n != 0 {
-            return n;
-        }
-    }
 }
 
 /// What is decided before anything is written.
@@ -609,94 +498,4 @@ impl Maker<'_> {
 /// Whether a pool property is in the labels and the configuration instead of the table.
 fn is_in_labels(name: &str) -> bool {
     matches!(name, "comment" | "compatibility")
-}
-
-/// Longest text of a property in bytes, and longest name.
-const PROPERTY_MAX: usize = 8191;
-const PROPERTY_NAME_MAX: usize = 255;
-
-impl StoredPropertyValue {
-    /// Refuses a property that OpenZFS could not read: `name`, or this text, is too long.
-    pub(super) fn check_length(&self, pool: &str, name: &str) -> Result<()> {
-        let text = if let Self::Text(text) = self { text.len() } else { 0 };
-        if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
-            return Err(Error::refused(pool, PoolRefusal::PropertyTooLong(name.to_owned())));
-        }
-        Ok(())
-    }
-
-    /// As a table's value.
-    pub(super) fn value(&self) -> ZapValue {
-        match self {
-            Self::Number(n) => ZapValue::from_u64(*n),
-            Self::Text(text) => {
-                let mut values = text.as_bytes().to_vec();
-                values.push(0);
-                ZapValue { int_len: 1, values }
-            }
-        }
-    }
-}
-
-pub(super) fn set_member(
-    mos: &Objset,
-    vdev: &mut VdevConfig,
-    name: &str,
-    n: u64,
-) -> dmu::Result<()> {
-    let failed = |e| dmu::Error {
-        objset: mos.id(),
-        object: mos::DIRECTORY_OBJECT,
-        kind: dmu::ErrorKind::Format { place: zio::Place::default(), error: e },
-    };
-    set_u64(vdev, name, n).map_err(failed)
-}
-
-pub(super) fn new_vdev_zap(mos: &Objset, tx: &Tx, map: u64) -> dmu::Result<u64> {
-    let zap = util::new_zap(mos, tx, util::TABLE)?;
-    // The key is the number in hexadecimal, as with every table of numbers that is a set.
-    util::set_u64(mos, tx, map, &format!("{zap:x}"), zap)?;
-    Ok(zap)
-}
-
-/// Counts new dRAID vdevs.
-pub(super) fn count_draids(
-    features: &FeatureTable,
-    tx: &Tx,
-    tops: &[VdevConfig],
-) -> dmu::Result<()> {
-    let draids = tops.iter().filter(|top| is_draid(top)).count() as i64;
-    if draids > 0 { features.add(tx, "org.openzfs:draid", draids) } else { Ok(()) }
-}
-
-pub(super) fn is_draid(top: &VdevConfig) -> bool {
-    matches!(top.kind, VdevKind::Draid { .. })
-}
-
-/// Gives a new top-level vdev and its leaves their ZAPs.
-pub(super) fn add_top_zaps(
-    mos: &Objset,
-    tx: &Tx,
-    map: u64,
-    top: &mut VdevConfig,
-    features: &FeatureTable,
-) -> dmu::Result<()> {
-    fn leaves(mos: &Objset, tx: &Tx, map: u64, vdev: &mut VdevConfig) -> dmu::Result<()> {
-        if matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
-            let zap = new_vdev_zap(mos, tx, map)?;
-            return set_member(mos, vdev, "com.delphix:vdev_zap_leaf", zap);
-        }
-        vdev.children.iter_mut().try_for_each(|c| leaves(mos, tx, map, c))
-    }
-    leaves(mos, tx, map, top)?;
-    let zap = new_vdev_zap(mos, tx, map)?;
-    set_member(mos, top, "com.delphix:vdev_zap_top", zap)?;
-    let Some(bias) = &top.alloc_bias else { return Ok(()) };
-    let text = StoredPropertyValue::Text(bias.clone()).value();
-    let key = mos::vdev_zap::ALLOCATION_BIAS.as_bytes();
-    zap::set(&mos.object(zap)?, tx, key, &text)?;
-    if !top.is_log {
-        features.add(tx, "org.zfsonlinux:allocation_classes", 1)?;
-    }
-    Ok(())
 }

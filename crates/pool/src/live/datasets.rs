@@ -631,6 +631,31 @@ impl LivePool {
         head.volume()
     }
 
+    /// A dataset's head, to change a property that is kept in it.
+    fn head_to_set(&self, name: &str, property: &str) -> Result<Arc<Head>> {
+        self.check_permission(&[Need::Property(name.to_owned(), property.to_owned())])?;
+        self.note_change();
+        self.open_head(name)
+    }
+
+    /// A volume, to set a property that is kept in it: for a user who may.
+    ///
+    /// # Errors
+    /// As [`LivePool::volume`].
+    pub fn volume_to_set(&self, name: &str, property: &str) -> Result<Volume> {
+        let head = self.head_to_set(name, property)?;
+        self.volume_of(name, &head)
+    }
+
+    /// A file system, to set a property that is kept in it: for a user who may.
+    ///
+    /// # Errors
+    /// As [`LivePool::filesystem`].
+    pub fn filesystem_to_set(&self, name: &str, property: &str) -> Result<Filesystem> {
+        let head = self.head_to_set(name, property)?;
+        self.filesystem_of(name, &head)
+    }
+
     /// Keeps a file system, volume or snapshot from being destroyed, rolled back or made smaller
     /// for as long as what is returned lives.
     ///

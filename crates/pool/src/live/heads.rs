@@ -5,19 +5,18 @@
 //! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
 //! its set is marked [`Head::is_gone`]: no more transactions begin through it.
 
-use super::budget::{HeadRoom, HeadSpace, PoolRoom, Weight};
+use super::budget::{HeadSpace, Weight};
 use super::head::{Head, HeadProperties, checksum, log_bias, number, record_max, sync_mode};
 use super::log::LogBackend;
 use super::reached::Reached;
 use super::shared::Shared;
 use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::refusal::PoolRefusal;
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SealedStore, SetKey, SetPolicy};
-use dsl::write::AvailableSpace;
-use dsl::{Dataset, Dsl, KeyError, StoredProperties};
+use dsl::{Dataset, KeyError, StoredProperties};
 use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
@@ -29,6 +28,9 @@ use zpl::write::FileOwners;
 
 /// Dnodes of more than one slot.
 const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+
+/// The feature of a dataset in whose log extended attributes may stand.
+const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
 
 /// How blocks of a dataset with these properties are written.
 fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
@@ -236,41 +238,6 @@ impl Shared {
         head.space.set_weight(Weight { copies, record, stored });
     }
 
-    /// Bytes that the whole pool still has, beside its reserve. What one dataset has reserved is
-    /// free here: [`Self::room_of`] says what the others may not have.
-    pub(super) fn room_of_pool(&self) -> PoolRoom {
-        let figures = self.alloc.figures();
-        let deferred = figures.normal.deferred;
-        let left = figures.dspace.saturating_sub(deferred);
-        let allocated = figures.normal.deflated_allocated.saturating_sub(figures.leaving);
-        let left = left.saturating_sub(allocated).saturating_sub(figures.to_copy);
-        let slop = figures.slop();
-        PoolRoom {
-            for_writing: left.saturating_sub(slop),
-            for_freeing: left.saturating_sub(slop / 2),
-            deferred,
-        }
-    }
-
-    /// Bytes that all datasets together may take.
-    pub(super) fn size_for_datasets(&self) -> u64 {
-        let figures = self.alloc.figures();
-        figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept)
-    }
-
-    /// Bytes a dataset may still use.
-    pub(super) fn room_of(&self, dsl: &Dsl, dataset: &Dataset) -> Result<HeadRoom> {
-        let figures = self.alloc.figures();
-        // What is freed but not free yet cannot be written to.
-        let usable = figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept);
-        let usable = usable.saturating_sub(figures.normal.deferred);
-        let AvailableSpace { bytes: now, quota } = dsl::write::room(dsl, dataset, usable, 0)?;
-        // A quota counts what is referenced, whatever becomes free.
-        let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
-        let is_quota = quota.is_some();
-        Ok(HeadRoom { now, later: now.saturating_add(deferred), is_quota })
-    }
-
     /// In a sync: features that a dirty head uses from this txg on, which its blocks do not tell.
     pub(super) fn features_in_use(&self, head: &Head, txg: u64) -> Vec<&'static str> {
         let large_dnodes = head.objset.policy().is_some_and(|policy| policy.dnode_slots > 1);
@@ -281,20 +248,27 @@ impl Shared {
         by_log.chain(large_dnodes).chain(recounted.into_iter().flatten()).collect()
     }
 
+    /// In a sync: features that a dirty head uses from this txg on because of its log.
+    fn log_features(&self, head: &Head, txg: u64) -> Option<&'static str> {
+        let begins = self.features.count(ZILSAXATTR).is_some() && head.log.begins_xattrs(txg);
+        begins.then_some(ZILSAXATTR)
+    }
+
+    /// Tells the log of a head that was just opened what its dataset uses.
+    fn open_log(&self, head: &Head, dataset: &Dataset) -> Result<()> {
+        let fields = self.dsl.fields(dataset.object, dataset.has_fields)?;
+        if fields.map_or(Ok(false), |f| Ok::<_, Error>(f.get(ZILSAXATTR.as_bytes())?.is_some()))? {
+            head.log.xattrs_are_used();
+        }
+        Ok(())
+    }
+
     /// Features that a new object set of that kind uses from the start.
     pub(super) fn features_of(&self, kind: ObjsetKind) -> Vec<&'static str> {
         let used = ["org.zfsonlinux:userobj_accounting", "org.zfsonlinux:project_quota"];
         let mut used = used.to_vec();
         used.retain(|guid| kind == ObjsetKind::Zfs && self.features.count(guid).is_some());
         used
-    }
-
-    /// The open heads, in an order that a hash table does not decide: what is done with each reads
-    /// from the devices, and a simulation must repeat it.
-    pub(super) fn all_heads(&self) -> Vec<Arc<Head>> {
-        let mut all: Vec<_> = self.heads.read().values().cloned().collect();
-        all.sort_by_key(|h| h.dataset);
-        all
     }
 
     /// The names of the datasets that were used. Read anew when the MOS is not just being changed;

@@ -13,9 +13,9 @@
 
 use super::LivePool;
 use super::config::{Split, set_u64, unset};
+use super::config_edit::change_leaf;
 use super::config_edit::{bad, without_child};
 use super::leaves::unmark;
-use super::online::change_leaf;
 use super::scan::RESILVER_TXG;
 use super::shared::TaskCx;
 use crate::assemble::Candidate;

@@ -12,6 +12,7 @@
 //! before a clone is changed, and the count of the feature goes down.
 
 mod backend;
+mod claimed;
 mod given_up;
 mod heads;
 mod replay;
@@ -24,7 +25,7 @@ pub(super) use replay::{Claim, claims, unclaimed_logs, why_not_replayed};
 use super::LivePool;
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::refusal::PoolRefusal;
 use dmu::bpobj::Lists;
 use dmu::{Objset, Tx};
@@ -125,9 +126,6 @@ fn claimed_block(record: &Record, txg: u64) -> Option<BlkPtr> {
     (claimed && !block.is_embedded()).then_some(**block)
 }
 
-/// The feature of a dataset in whose log extended attributes may stand.
-const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
-
 impl LivePool {
     /// Refuses what would lose a log that waits for its replay, as it ends all logs.
     pub(super) fn check_logs_replayed(&self) -> Result<()> {
@@ -157,21 +155,6 @@ impl LivePool {
 }
 
 impl Shared {
-    /// In a sync: features that a dirty head uses from this txg on because of its log.
-    pub(super) fn log_features(&self, head: &Head, txg: u64) -> Option<&'static str> {
-        let begins = self.features.count(ZILSAXATTR).is_some() && head.log.begins_xattrs(txg);
-        begins.then_some(ZILSAXATTR)
-    }
-
-    /// Tells the log of a head that was just opened what its dataset uses.
-    pub(super) fn open_log(&self, head: &Head, dataset: &Dataset) -> Result<()> {
-        let fields = self.dsl.fields(dataset.object, dataset.has_fields)?;
-        if fields.map_or(Ok(false), |f| Ok::<_, Error>(f.get(ZILSAXATTR.as_bytes())?.is_some()))? {
-            head.log.xattrs_are_used();
-        }
-        Ok(())
-    }
-
     /// In a sync, before the object set of a dirty head is written: the header of its log, and what
     /// of the log is not needed any more when the txg is durable.
     pub(super) fn sync_log(&self, head: &Head, tx: &Tx) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Devices that a pool has already: it has each of them once, whatever it has them for.
 
 use super::TaskCx;
-use super::create::Devices;
+use super::new_vdevs::Devices;
 use super::paths::is_same;
 use crate::error::{Error, Result};
 use crate::open::Pool;

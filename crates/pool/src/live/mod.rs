@@ -54,9 +54,11 @@ mod checkpoint;
 mod collected;
 mod config;
 mod config_edit;
+mod connect;
 mod create;
 mod datasets;
 mod delegations;
+mod detach;
 mod early;
 mod errlog;
 mod error_scrub;
@@ -79,6 +81,9 @@ mod mark;
 mod membership;
 mod mode;
 mod mos;
+mod new_sets;
+mod new_side;
+mod new_vdevs;
 mod notice;
 mod online;
 mod paths;
@@ -97,12 +102,15 @@ mod restore;
 mod resumed;
 mod returned;
 mod rewind;
+mod rooms;
 mod running_work;
 mod scan;
 mod scans;
+mod set_sync;
 mod shared;
 mod spares;
 mod split;
+mod stored_property;
 mod strayed;
 mod suspend;
 mod sync;
@@ -111,6 +119,7 @@ mod task;
 mod task_faults;
 pub mod throttle;
 mod transactions;
+mod trees;
 pub mod tunables;
 mod tune;
 mod turn;
@@ -123,12 +132,8 @@ mod writable;
 
 pub use crate::not_used::{LabelMismatch, NotUsed, Refused};
 pub use abandon::AbandonedHead;
-pub use attach::ResilverKind;
 pub use config::{FIRST_TXG, VdevSpec};
-pub use create::{
-    CreateOptions, DEVICE_MIN, Devices, NewTop, StoredPropertyValue, WrapAllocator, clear_labels,
-    create,
-};
+pub use create::{CreateOptions, WrapAllocator, clear_labels, create};
 pub use datasets::NewFilesystem;
 pub use events::{Event, EventValue, Events};
 pub use features::{ENABLED_BY_DEFAULT, is_writable, keeps_writable, to_enable};
@@ -139,6 +144,8 @@ pub use import::{ImportOptions, check_import, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use mode::FailMode;
+pub use new_side::ResilverKind;
+pub use new_vdevs::{DEVICE_MIN, Devices, NewTop};
 pub use online::{OfflineMode, OwnChanges};
 pub use paths::{identity, is_same};
 pub use receive::{Received, Receiving};
@@ -147,6 +154,7 @@ pub use restore::{KeptBlock, Restored, SnapshotId, WhichBlock};
 pub use returned::{DeviceSearch, FoundDevice, Missing, Returned};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
+pub use stored_property::StoredPropertyValue;
 pub use strayed::MovedDevices;
 pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
@@ -204,6 +212,7 @@ impl LivePool {
     fn start(rt: &Rt, parts: Parts, mut view: Pool, tunables: &[Setting]) -> Result<Self> {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
+        Shared::connect(&shared);
         view.share_keys(&shared.dsl);
         shared.find_checkpoint()?;
         shared.find_removal()?;
@@ -283,6 +292,12 @@ impl LivePool {
     pub(crate) fn members_now(&self) -> (VdevConfig, [Vec<VdevConfig>; 2]) {
         let root = self.shared.config.lock().root.clone();
         (root, self.shared.aux.lock().clone())
+    }
+
+    /// The pool is suspended and can be resumed.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.shared.txgs.why_suspended().is_some()
     }
 
     /// Its name.

@@ -25,7 +25,7 @@
 
 use super::LivePool;
 use super::config::{set_u64, unset};
-use super::config_edit::parent_of;
+use super::config_edit::{change_leaf, leaf_of, parent_of};
 use super::leaves::unmark;
 use super::scan::RESILVER_TXG;
 use super::shared::Shared;
@@ -94,23 +94,6 @@ pub enum OfflineMode {
 
 fn mark(uberblock: &Uberblock) -> Mark {
     (uberblock.txg, uberblock.timestamp, uberblock.rootbp)
-}
-
-/// The leaf of a configuration with this guid.
-pub(super) fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
-    root.walk().find(|v| v.guid == guid && v.kind.is_leaf())
-}
-
-/// Changes a leaf of a configuration. Depth is bounded: the configuration's decoder limits it.
-pub(super) fn change_leaf(
-    vdev: &mut VdevConfig,
-    guid: u64,
-    change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,
-) -> ondisk::Result<()> {
-    if vdev.guid == guid && vdev.kind.is_leaf() {
-        return change(vdev);
-    }
-    vdev.children.iter_mut().try_for_each(|child| change_leaf(child, guid, change))
 }
 
 /// The spare that stands in for a leaf goes when the leaf has all; whether there is one.
@@ -233,11 +216,6 @@ impl Shared {
         let other = look_at_device(&device, PathBuf::new())?;
         let marks = read_ring(&other).into_iter().map(|found| mark(&found.uberblock));
         Some(marks.filter(|(txg, ..)| *txg > 0).collect())
-    }
-
-    /// A device that is in no tree yet, with deadlines for its requests.
-    pub(super) fn guarded(&self, device: &WriteDeviceRef) -> WriteDeviceRef {
-        vdev::guarded(&self.rt, device, &self.queues)
     }
 
     /// A device is the leaf that it is to be.

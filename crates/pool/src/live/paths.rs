@@ -8,7 +8,7 @@
 use super::config::{set_text, unset};
 use crate::assemble::CandidateLeaf;
 use ondisk::config::{VdevConfig, VdevKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -79,6 +79,17 @@ pub fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
 #[must_use]
 pub fn is_same(a: &Path, b: &Path) -> bool {
     identity(a).is_ok_and(|one| identity(b).is_ok_and(|other| one == other))
+}
+
+/// The places of this machine in which the devices of a pool are.
+pub(super) fn places(root: &VdevConfig) -> BTreeSet<PathBuf> {
+    let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
+    let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
+    near.filter_map(|p| p.parent().map(Path::to_owned)).collect()
+}
+
+pub(super) fn is_device(config: &VdevConfig) -> bool {
+    matches!(config.kind, VdevKind::Disk | VdevKind::File)
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use super::shared::{Shared, TaskCx};
 use super::uses::InUse;
 use crate::error::{Error, Result};
 use dmu::{Objset, SetKey, Tx};
-use dsl::names::is_within;
 use dsl::write::{Incoming, Position, PropertyChange};
 use dsl::{Action, Caller, Dataset, DatasetKind, Dsl};
 use ondisk::{ObjsetKind, ZilHeader};
@@ -182,19 +181,6 @@ impl TaskCx<'_> {
             Some(sealed) => Ok(SetKey::Sealed(Box::new(sealed.set.clone()))),
             None => Ok(self.datasets().set_key(dataset)?),
         }
-    }
-
-    /// Refuses to give another name to what is being received, or to something above it.
-    pub(super) fn check_not_receiving(&self, name: &str) -> Result<()> {
-        let dsl = self.datasets();
-        for object in self.shared.uses.all() {
-            // Those that are not heads are snapshots.
-            let Ok(head) = dsl.nameless_head(object) else { continue };
-            if head.phys.is_inconsistent() && is_within(&dsl.name_of(object)?, name) {
-                return Err(dsl::Error::refused(name, dsl::Refusal::Busy).into());
-            }
-        }
-        Ok(())
     }
 
     /// Opens the head that has what was received before, or finds it open.

@@ -26,13 +26,15 @@
 //! The reason stands at the leaf in reports of the pool until the leaf is used again.
 
 use super::LivePool;
-use super::create::DEVICE_MIN;
-use super::online::{OwnChanges, leaf_of};
+use super::config_edit::leaf_of;
+use super::new_vdevs::DEVICE_MIN;
+use super::online::OwnChanges;
+use super::paths::{is_device, places};
 use crate::assemble::newest_label;
 use crate::not_used::{NotUsed, Refused};
 use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
 use device::{DeviceSource, Version};
-use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use ondisk::config::{LabelConfig, VdevConfig};
 use rt::Rt;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -330,17 +332,6 @@ impl LivePool {
             () => None,
         }
     }
-}
-
-/// The places of this machine in which the devices of a pool are.
-pub(super) fn places(root: &VdevConfig) -> BTreeSet<PathBuf> {
-    let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
-    let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
-    near.filter_map(|p| p.parent().map(Path::to_owned)).collect()
-}
-
-fn is_device(config: &VdevConfig) -> bool {
-    matches!(config.kind, VdevKind::Disk | VdevKind::File)
 }
 
 /// It is not in use for want of its device, and no request is on its way to one.

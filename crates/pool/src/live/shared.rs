@@ -9,8 +9,7 @@ use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
 use super::events::{Events, KnownState};
 use super::features::FeatureTable;
-use super::head::Heads;
-use super::record::PushReason;
+use super::head::{Head, Heads};
 use super::reflows::Reflows;
 use super::removals::Removals;
 use super::repairs::Repairs;
@@ -31,6 +30,7 @@ use crate::not_used::Refused;
 use crate::open::AuxSizes;
 use crate::refusal::PoolRefusal;
 use crate::taken_over::is_taken_over;
+use device::WriteDeviceRef;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::write::MosAccount;
 use dsl::{Caller, Dsl};
@@ -40,10 +40,10 @@ use parking_lot::{Mutex, RwLock};
 use rt::Rt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use vdev::label::Round;
-use vdev::queue::{Pressure, QueueLimits};
+use vdev::queue::QueueLimits;
 use zio::{Reader, Writer};
 
 /// A change of the MOS that waits for its txg.
@@ -56,9 +56,6 @@ pub(super) struct Task {
     /// It changes no dataset: the place of a scrub stays true (`scan/kept.rs`).
     pub(super) keeps_datasets: bool,
 }
-
-/// What is said of a change that cannot be taken back.
-const BEGUN: &str = "the change had begun, and completes if the pool resumes before it is closed";
 
 /// The configuration as it is, and whether disk knows.
 pub(super) struct ConfigState {
@@ -206,13 +203,6 @@ pub struct TaskCx<'a> {
     pub(super) broken: RefCell<Option<String>>,
 }
 
-/// What is known of a task before it runs, as [`Task`] has it.
-#[derive(Clone, Copy, Default)]
-struct TaskOrder {
-    is_first: bool,
-    keeps_datasets: bool,
-}
-
 /// The same datasets and keys for users for whom limits count.
 fn for_users(dsl: &Dsl) -> Dsl {
     let mut out = dsl.apart();
@@ -220,98 +210,18 @@ fn for_users(dsl: &Dsl) -> Dsl {
     out
 }
 
-/// How urgent the writes of a pool's txgs are, for the queues of its leaves.
-struct TxgPressure(Weak<Shared>);
-
-impl Pressure for TxgPressure {
-    fn dirty(&self) -> (u64, u64) {
-        self.0.upgrade().map_or((0, 0), |s| (s.txgs.dirty(), s.txgs.limits().dirty_max))
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.0.upgrade().is_none_or(|s| s.txgs.is_urgent())
-    }
-}
-
 impl Shared {
-    /// Runs `task` in the sync of the open txg, or of a later one, and waits until that is durable.
-    /// When the pool is suspended meanwhile, a task that has not begun never does.
-    pub(super) fn run<T: Send + 'static>(
-        &self,
-        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.run_task(task, TaskOrder::default())
-    }
-
-    /// The same for a task that changes no dataset and comes before all that its txg frees.
-    pub(super) fn run_first<T: Send + 'static>(
-        &self,
-        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.run_task(task, TaskOrder { is_first: true, keeps_datasets: true })
-    }
-
-    /// The same for a task that changes no dataset, so that the place of a scrub stays true.
-    pub(super) fn run_keeping_datasets<T: Send + 'static>(
-        &self,
-        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.run_task(task, TaskOrder { is_first: false, keeps_datasets: true })
-    }
-
-    fn run_task<T: Send + 'static>(
-        &self,
-        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-        TaskOrder { is_first, keeps_datasets }: TaskOrder,
-    ) -> Result<T> {
-        if let Some(why) = self.txgs.why_suspended() {
-            return Err(self.suspended(why.to_string()));
-        }
-        let slot = Arc::new(Mutex::new(None));
-        let answer = Arc::clone(&slot);
-        // Set by the one that comes first: the task that begins, or the caller that gives it up.
-        let settled = Arc::new(AtomicBool::new(false));
-        let is_given_up = Arc::clone(&settled);
-        let txg = {
-            let mut tasks = self.tasks.lock();
-            let txg = self.txgs.open();
-            let run = move |cx: &mut TaskCx<'_>| {
-                if is_given_up.swap(true, Ordering::AcqRel) {
-                    return;
-                }
-                cx.shared.faults.begin();
-                let done = cx.whole(|cx| task(cx));
-                cx.shared.faults.end();
-                *answer.lock() = Some(done);
-            };
-            tasks.push(Task { txg, run: Box::new(run), is_first, keeps_datasets });
-            txg
-        };
-        // The sync of a txg takes the tasks after the next was opened, so this one is among them.
-        let synced = self.txgs.wait_synced_unless_suspended(txg, PushReason::Task);
-        synced.map_err(|why| match settled.swap(true, Ordering::AcqRel) {
-            // It is in the txg that waits for devices, among others.
-            true => self.stopped(&format!("{why}; {BEGUN}")),
-            // The pool may go on much later, when it is not expected any more.
-            false => self.stopped(&why),
-        })?;
-        let answer = slot.lock().take();
-        answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
-    }
-
-    /// There is something to do in the next txg, though none was requested.
-    pub(super) fn has_background_work(&self) -> bool {
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        is_set(&self.reaping)
-            || is_set(&self.discarding)
-            || self.is_removal_running()
-            || self.is_reflow_running()
-            || self.is_recounting()
-    }
-
     /// A removal copies a piece in each txg.
     pub(super) fn is_removal_running(&self) -> bool {
         self.removals.is_running() && self.tunables.get(Tunable::RemovalSuspend) == 0
+    }
+
+    /// The open heads, in an order that a hash table does not decide: what is done with each reads
+    /// from the devices, and a simulation must repeat it.
+    pub(super) fn all_heads(&self) -> Vec<Arc<Head>> {
+        let mut all: Vec<_> = self.heads.read().values().cloned().collect();
+        all.sort_by_key(|h| h.dataset);
+        all
     }
 
     /// The tasks that belong to `txg` or an older one.
@@ -338,7 +248,7 @@ impl Shared {
         let queues = Arc::clone(reader.vdevs().queue_limits());
         let faults = Arc::<TaskFaults>::default();
         mos.inject(&faults.accesses);
-        let shared = Arc::new_cyclic(|me| Self {
+        Ok(Arc::new_cyclic(|me| Self {
             name: pool.to_owned(),
             rt: rt.clone(),
             txgs,
@@ -386,26 +296,12 @@ impl Shared {
             labels_written: AtomicU64::new(0),
             expands: AtomicBool::new(false),
             resumed: Resumed::default(),
-        });
-        Self::connect(&shared);
-        Ok(shared)
+        }))
     }
 
-    /// What its parts need of it.
-    fn connect(shared: &Arc<Self>) {
-        let me = Arc::downgrade(shared);
-        let outlast = move |failure: &zio::Error| {
-            me.upgrade().is_some_and(|shared| shared.outlasts_read(failure))
-        };
-        shared.patient.wait_by(Box::new(outlast));
-        let me = Arc::downgrade(shared);
-        let repair = move || {
-            if let Some(shared) = me.upgrade() {
-                shared.want_repairs();
-            }
-        };
-        shared.block_faults.on_bad(Box::new(repair));
-        shared.queues.set_pressure(Some(Arc::new(TxgPressure(Arc::downgrade(shared)))));
+    /// A device that is in no tree yet, with deadlines for its requests.
+    pub(super) fn guarded(&self, device: &WriteDeviceRef) -> WriteDeviceRef {
+        vdev::guarded(&self.rt, device, &self.queues)
     }
 
     /// The name of the pool.

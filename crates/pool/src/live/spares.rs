@@ -26,10 +26,10 @@
 //! OpenZFS: what would be brought to them is gone with the txg.
 
 use super::LivePool;
-use super::attach::{NewChild, NewChildKind, ResilverKind};
 use super::config_edit::{AttachKind, parent_of, top_of};
 use super::labels::aux_guid;
 use super::leaves::{is_out_of_use, needs_spare};
+use super::new_side::{NewChild, NewChildKind, ResilverKind};
 use crate::error::Result;
 use crate::refusal::{DeviceFault, VdevFault};
 use device::{DeviceSource, WriteDeviceRef};

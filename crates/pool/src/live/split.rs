@@ -25,9 +25,9 @@
 use super::LivePool;
 use super::config::{PoolFacts, Split, set_u64};
 use super::config_edit::{bad, without_child};
-use super::create::guid_from;
 use super::import::{ImportOptions, open_part};
 use super::log::LogDevices;
+use super::new_vdevs::guid_from;
 use super::online::OwnChanges;
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};

@@ -16,7 +16,7 @@
 
 use super::LivePool;
 use super::config::{set_text, unset};
-use super::online::change_leaf;
+use super::config_edit::change_leaf;
 use super::paths::OLD_PLACES;
 use crate::error::Result;
 use crate::live::config_edit::bad;
@@ -83,7 +83,7 @@ impl LivePool {
             return MovedDevices::default();
         }
         let root = self.shared.config.lock().root.clone();
-        let places = super::returned::places(&root);
+        let places = super::paths::places(&root);
         let names = root.walk().filter(|v| v.kind.is_leaf()).filter_map(|v| v.path.as_ref());
         let names = names.map(PathBuf::from).collect();
         MovedDevices { leaves, replaced, places, names }

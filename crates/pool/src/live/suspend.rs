@@ -126,12 +126,6 @@ impl LivePool {
         self.shared.txgs.fail_mode()
     }
 
-    /// The pool is suspended and can be resumed.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        self.shared.txgs.why_suspended().is_some()
-    }
-
     /// Nothing waits for devices any more: a pool that is suspended stops, and what is not durable
     /// is lost.
     pub fn stop_waiting(&self) {

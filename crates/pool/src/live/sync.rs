@@ -35,20 +35,19 @@
 //! changing; so after some passes nothing is compressed, and then all sizes are what they are.
 
 use super::config::PoolFacts;
-use super::early::TreeOwner;
 use super::evacuate::OBSOLETE;
 use super::head::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx, USUAL_ROUNDS};
 use crate::error::Result;
 use dmu::{SetPolicy, SyncContext, Tx};
-use dsl::write::{Blocks, HeadAccount, finish_head};
+use dsl::write::finish_head;
 use ondisk::BlkPtr;
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vdev::label::Round;
 use vdev::{NodeRef, Reflow, TopRef};
 use zio::WriterStats;
@@ -163,6 +162,16 @@ impl Shared {
         Ok(())
     }
 
+    /// There is something to do in the next txg, though none was requested.
+    pub(super) fn has_background_work(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.reaping)
+            || is_set(&self.discarding)
+            || self.is_removal_running()
+            || self.is_reflow_running()
+            || self.is_recounting()
+    }
+
     /// Notes what was written since `before`, of these heads.
     fn note_written(&self, heads: &[Arc<Head>], before: &WriterStats, record: &mut TxgRecord) {
         let after = self.writer.stats();
@@ -209,29 +218,6 @@ impl Shared {
             head.objset.freeze(txg);
         }
         dirty
-    }
-
-    /// The account of one sync of a dataset.
-    pub(super) fn account(&self, cx: &TaskCx<'_>, dataset: u64) -> Result<HeadAccount> {
-        let blocks = Arc::clone(&self.blocks) as Arc<dyn Blocks>;
-        Ok(HeadAccount::new(&cx.dsl(), blocks, dataset)?)
-    }
-
-    pub(super) fn sync_objset(
-        &self,
-        head: &Head,
-        txg: u64,
-        account: &HeadAccount,
-    ) -> Result<Option<BlkPtr>> {
-        let owner = TreeOwner { owner: account, early: &self.early };
-        let cx = SyncContext {
-            workers: self.leaf_sync_workers(),
-            writer: &*self.writer,
-            owner: &owner,
-            txg,
-            hold: false,
-        };
-        head.in_sync.sync(&cx).map_err(|e| self.failed("writing a dataset", e))
     }
 
     /// Writes the MOS and the first labels until what they say of the leaves, and of an expansion,

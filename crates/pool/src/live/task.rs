@@ -1,4 +1,5 @@
-//! What a sync task can do: the MOS in syncing context, and the object sets of datasets it makes.
+//! What a sync task can do: the MOS in syncing context. The object sets of datasets that it makes
+//! are in `new_sets.rs`.
 //!
 //! # Theory
 //!
@@ -28,22 +29,101 @@
 //! Why not roll back: see `docs/decisions/0013-sync-tasks.md`. Tests make every access of every
 //! task fail once ([`TaskFaults`](super::TaskFaults), `crates/engine/tests/atomic.rs`).
 
-use super::head::Head;
 use super::history::{self, Invocation};
-use super::shared::{Shared, TaskCx};
+use super::record::PushReason;
+use super::shared::{Shared, Task, TaskCx};
 use crate::error::Result;
-use dmu::{Objset, SetKey, Tx};
-use dsl::write::{Blocks, DslCx, FeatureCounts, PropertyChange, Timestamp, finish_head};
+use dmu::{Objset, Tx};
+use dsl::names::is_within;
+use dsl::write::{Blocks, DslCx, FeatureCounts, PropertyChange, Timestamp};
 use dsl::{Dataset, Dsl, StoredValue};
+use ondisk::mos;
 use ondisk::nvlist::NvList;
-use ondisk::{ObjsetKind, mos};
+use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks that one txg frees in the background, at most: some thousand are a few hundred
 /// milliseconds of work, so that a large destroy does not hold up the txg of all others.
 const FREES_PER_TXG: u64 = 20_000;
+
+/// What is said of a change that cannot be taken back.
+const BEGUN: &str = "the change had begun, and completes if the pool resumes before it is closed";
+
+/// What is known of a task before it runs, as [`Task`] has it.
+#[derive(Clone, Copy, Default)]
+struct TaskOrder {
+    is_first: bool,
+    keeps_datasets: bool,
+}
+
+impl Shared {
+    /// Runs `task` in the sync of the open txg, or of a later one, and waits until that is durable.
+    /// When the pool is suspended meanwhile, a task that has not begun never does.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_task(task, TaskOrder::default())
+    }
+
+    /// The same for a task that changes no dataset and comes before all that its txg frees.
+    pub(super) fn run_first<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_task(task, TaskOrder { is_first: true, keeps_datasets: true })
+    }
+
+    /// The same for a task that changes no dataset, so that the place of a scrub stays true.
+    pub(super) fn run_keeping_datasets<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_task(task, TaskOrder { is_first: false, keeps_datasets: true })
+    }
+
+    fn run_task<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+        TaskOrder { is_first, keeps_datasets }: TaskOrder,
+    ) -> Result<T> {
+        if let Some(why) = self.txgs.why_suspended() {
+            return Err(self.suspended(why.to_string()));
+        }
+        let slot = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&slot);
+        // Set by the one that comes first: the task that begins, or the caller that gives it up.
+        let settled = Arc::new(AtomicBool::new(false));
+        let is_given_up = Arc::clone(&settled);
+        let txg = {
+            let mut tasks = self.tasks.lock();
+            let txg = self.txgs.open();
+            let run = move |cx: &mut TaskCx<'_>| {
+                if is_given_up.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+                cx.shared.faults.begin();
+                let done = cx.whole(|cx| task(cx));
+                cx.shared.faults.end();
+                *answer.lock() = Some(done);
+            };
+            tasks.push(Task { txg, run: Box::new(run), is_first, keeps_datasets });
+            txg
+        };
+        // The sync of a txg takes the tasks after the next was opened, so this one is among them.
+        let synced = self.txgs.wait_synced_unless_suspended(txg, PushReason::Task);
+        synced.map_err(|why| match settled.swap(true, Ordering::AcqRel) {
+            // It is in the txg that waits for devices, among others.
+            true => self.stopped(&format!("{why}; {BEGUN}")),
+            // The pool may go on much later, when it is not expected any more.
+            false => self.stopped(&why),
+        })?;
+        let answer = slot.lock().take();
+        answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
+    }
+}
 
 impl<'a> TaskCx<'a> {
     pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
@@ -76,6 +156,11 @@ impl<'a> TaskCx<'a> {
         &self.shared.mos_in_sync
     }
 
+    /// It is done for a user, and not for the administrator.
+    pub(super) fn is_for_caller(&self) -> bool {
+        self.caller.borrow().is_some()
+    }
+
     /// The datasets, for a sync: its reads wait for devices.
     pub(super) fn datasets(&self) -> &'a Dsl {
         match self.is_for_caller() {
@@ -99,39 +184,6 @@ impl<'a> TaskCx<'a> {
             guid: self.guid,
             pool_size: self.pool_size,
         }
-    }
-
-    /// Makes the object set of a dataset that was made just now, and registers its head.
-    pub(super) fn new_objset(
-        &self,
-        dataset: u64,
-        kind: ObjsetKind,
-        format: impl FnOnce(&Head, &Tx) -> Result<()>,
-    ) -> Result<Arc<Head>> {
-        let made = self.datasets().head_by_object(dataset)?;
-        self.new_objset_with(dataset, (kind, self.datasets().set_key(&made)?), format)
-    }
-
-    /// The same with a key that is not that of the dataset.
-    pub(super) fn new_objset_with(
-        &self,
-        dataset: u64,
-        (kind, key): (ObjsetKind, SetKey),
-        format: impl FnOnce(&Head, &Tx) -> Result<()>,
-    ) -> Result<Arc<Head>> {
-        let shared = self.shared;
-        let made = self.datasets().head_by_object(dataset)?;
-        let stored = self.datasets().stored(&made)?;
-        let head = Arc::new(shared.live(dataset, None, (kind, key), &stored)?);
-        self.touch();
-        format(&head, self.tx)?;
-        head.objset.freeze(self.tx.txg());
-        let account = shared.account(self, dataset)?;
-        let root = shared.sync_objset(&head, self.tx.txg(), &account)?;
-        finish_head(&self.dsl(), &account, root.as_ref(), shared.features_of(kind).as_slice())?;
-        shared.weigh(&head, &stored)?;
-        shared.heads.write().insert(dataset, Arc::clone(&head));
-        Ok(head)
     }
 
     /// Takes a dataset's head out of use: it is about to be destroyed or to be another one.
@@ -207,6 +259,19 @@ impl<'a> TaskCx<'a> {
     /// Refuses to touch a dataset that is in use ([`super::LivePool::hold_open`]).
     pub(super) fn check_unused(&self, dataset: &Dataset) -> Result<()> {
         self.shared.uses.check(dataset)
+    }
+
+    /// Refuses to give another name to what is being received, or to something above it.
+    pub(super) fn check_not_receiving(&self, name: &str) -> Result<()> {
+        let dsl = self.datasets();
+        for object in self.shared.uses.all() {
+            // Those that are not heads are snapshots.
+            let Ok(head) = dsl.nameless_head(object) else { continue };
+            if head.phys.is_inconsistent() && is_within(&dsl.name_of(object)?, name) {
+                return Err(dsl::Error::refused(name, dsl::Refusal::Busy).into());
+            }
+        }
+        Ok(())
     }
 
     /// The object of a snapshot, and how many holds it has.

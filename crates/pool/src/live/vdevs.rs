@@ -1,10 +1,11 @@
 //! Changing the pool itself: its spares and cache devices, its properties, its guid.
 
 use super::config::{Builder, VdevSpec, set_u64};
-use super::create::{Devices, StoredPropertyValue, guid_from};
 use super::features::to_enable;
 use super::labels::aux_guid;
 use super::mode::FailMode;
+use super::new_vdevs::{Devices, guid_from};
+use super::stored_property::StoredPropertyValue;
 use super::{LivePool, TaskCx, mos as util};
 use crate::error::Result;
 use crate::live::config_edit::bad;

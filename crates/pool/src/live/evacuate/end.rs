@@ -1,5 +1,6 @@
 //! The end of a removal: the vdev becomes an indirect one, or is used as before.
 
+use super::copy::Piece;
 use crate::error::{Error, Result};
 use crate::live::config::Builder;
 use crate::live::config_edit::bad;
@@ -53,8 +54,29 @@ fn with_top(pool: &str, root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfi
 }
 
 impl TaskCx<'_> {
+    /// Puts what a txg copied into the mapping; ends the removal when nothing is left.
+    pub(in crate::live) fn settle_piece(&self, piece: Piece) -> Result<()> {
+        let Some(running) = self.shared.removals.running() else { return Ok(()) };
+        match piece {
+            Piece::None => Ok(()),
+            Piece::All => self.end_removal(running),
+            Piece::Copied(moved, failure) => {
+                if !moved.is_empty() {
+                    self.extend(running, &moved)?;
+                }
+                match failure {
+                    Some(why) => {
+                        self.shared.removals.state.lock().failure = Some(why);
+                        self.undo_removal()
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
     /// All of a vdev was copied: from this txg on its blocks are read where they are now.
-    pub(super) fn end_removal(&self, running: RunningRemoval) -> Result<()> {
+    fn end_removal(&self, running: RunningRemoval) -> Result<()> {
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let top = root.children.iter().find(|top| top.id == u64::from(running.id));

@@ -1,6 +1,6 @@
 //! What the MOS has of a removal that runs: the mapping, its births, its state.
 
-use super::copy::{CopiedSegment, Piece};
+use super::copy::CopiedSegment;
 use crate::error::{Error, Result};
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
@@ -79,28 +79,11 @@ impl TaskCx<'_> {
         Ok(zap::set(&directory, self.tx, mos::REMOVING.as_bytes(), &value)?)
     }
 
-    /// Puts what a txg copied into the mapping; ends the removal when nothing is left.
-    pub(in crate::live) fn settle_piece(&self, piece: Piece) -> Result<()> {
-        let Some(running) = self.shared.removals.running() else { return Ok(()) };
-        match piece {
-            Piece::None => Ok(()),
-            Piece::All => self.end_removal(running),
-            Piece::Copied(moved, failure) => {
-                if !moved.is_empty() {
-                    self.extend(running, &moved)?;
-                }
-                match failure {
-                    Some(why) => {
-                        self.shared.removals.state.lock().failure = Some(why);
-                        self.undo_removal()
-                    }
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
-    fn extend(&self, mut running: RunningRemoval, moved: &[CopiedSegment]) -> Result<()> {
+    pub(super) fn extend(
+        &self,
+        mut running: RunningRemoval,
+        moved: &[CopiedSegment],
+    ) -> Result<()> {
         let objects = self.objects();
         let header = &mut running.header;
         let (mut entries, mut counts, mut copied) = (Vec::new(), Vec::new(), 0u64);

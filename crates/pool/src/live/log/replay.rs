@@ -18,23 +18,21 @@
 //! log that was replayed to its end has none left, and is emptied when its dataset is opened.
 
 use super::super::LivePool;
-use super::super::head::{self, Head};
 use super::super::shared::TaskCx;
+use super::claimed::NotReplayed;
 use super::heads::readable_heads;
 use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
-use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use dmu::Objset;
 use dsl::Dataset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
-use std::sync::Arc;
 use vdev::Heal;
 use zil::{Log, LogEnd, is_locked};
 use zio::{Place, Reader};
-use zpl::replay::{self, IntoPool, Refusal, ReplayReport, Settings};
+use zpl::replay::{self, Settings};
 
 /// Blocks of a log that are in memory at the same time to be made whole.
 const COMPLETED_AT_ONCE: usize = 64;
@@ -53,34 +51,6 @@ impl Claim {
     /// The pool gets another name than it was opened with.
     pub(in super::super) fn rename(&mut self, from: &str, to: &str) {
         super::rename_dataset(&mut self.name, from, to);
-    }
-}
-
-/// Why a log cannot be replayed.
-pub(in super::super) enum NotReplayed {
-    /// That is not done here: its records are whole.
-    Unwritten(String),
-    /// It is damaged, and cannot be replayed to its end.
-    Damaged(String),
-}
-
-impl NotReplayed {
-    /// The obstacle that the log of this dataset is.
-    pub(in super::super) fn of(self, name: String) -> Obstacle {
-        let is_damaged = matches!(self, Self::Damaged(_));
-        let (Self::Unwritten(why) | Self::Damaged(why)) = self;
-        Obstacle::IntentLog { name, why, is_damaged }
-    }
-
-    /// What a replay has met, when that is something.
-    fn met(report: &ReplayReport) -> Option<Self> {
-        let why = report.problem()?;
-        let is_whole = matches!(report.log_end, LogEnd::Locked)
-            || report
-                .stopped
-                .as_ref()
-                .is_some_and(|stop| matches!(stop.why, Refusal::Unsupported(_) | Refusal::Memory));
-        Some(if is_whole { Self::Unwritten(why) } else { Self::Damaged(why) })
     }
 }
 
@@ -303,59 +273,5 @@ impl LivePool {
             }
         }
         failure.map_or(Ok(()), Err)
-    }
-
-    /// Replays the log of a head that is being opened, when an import has claimed it and its
-    /// dataset was locked since.
-    ///
-    /// # Errors
-    /// It cannot be replayed to its end: the dataset must not be changed.
-    pub(in super::super) fn replay_claimed(&self, name: &str, head: &Head) -> Result<()> {
-        let is_claimed = head.objset.phys().zil.claim_txg != 0;
-        let synced = self.shared.txgs.last_synced();
-        if !is_claimed || Log::read(&head.objset).pending(synced).next().is_none() {
-            return Ok(());
-        }
-        let Some(report) = self.replay_log(name)? else { return Ok(()) };
-        match NotReplayed::met(&report) {
-            Some(why) => {
-                let (pool, obstacles) = (self.name().to_owned(), vec![why.of(name.to_owned())]);
-                Err(Error::NotWritable { pool, obstacles })
-            }
-            None => {
-                self.replayed.lock().push((name.to_owned(), report));
-                Ok(())
-            }
-        }
-    }
-
-    /// Replays a log; `None`: its dataset is locked.
-    fn replay_log(&self, name: &str) -> Result<Option<ReplayReport>> {
-        let (dataset, stored) = {
-            let _guard = self.shared.gate.read();
-            let dataset = self.shared.dsl.by_name(name)?;
-            if !self.shared.dsl.is_unlocked(&dataset)? {
-                return Ok(None);
-            }
-            let stored = self.shared.dsl.stored(&dataset)?;
-            (dataset, stored)
-        };
-        let head: Arc<Head> = self.shared.head(&dataset)?;
-        let log = Log::read(&head.objset);
-        head.log.begin_replay(log.header);
-        let report = replay::into_pool(
-            &head.objset,
-            &log,
-            &IntoPool {
-                settings: head::settings(&stored),
-                opened: &|fs| head.attach(fs),
-                done: &|txg, seq| head.log.replayed(txg, seq),
-            },
-        )?;
-        self.sync()?;
-        if report.problem().is_none() {
-            self.run(move |cx| cx.take_over(&dataset))?;
-        }
-        Ok(Some(report))
     }
 }

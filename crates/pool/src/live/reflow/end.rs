@@ -7,13 +7,29 @@ use crate::live::config_edit::bad;
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{TXGS_ALIVE, TaskCx};
 use crate::refusal::DeviceFault;
-use ondisk::expand::{KEY_END_TIME, KEY_STATE};
+use ondisk::expand::{KEY_BYTES_COPIED, KEY_END_TIME, KEY_STATE};
 use ondisk::scan::State;
-use vdev::asize_max;
+use vdev::{Reflowed, asize_max};
 
 impl TaskCx<'_> {
+    /// Notes what was copied; ends the expansion when nothing is left.
+    pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
+        let reflows = &self.shared.reflows;
+        let (Some(done), Some(mut now)) = (done, reflows.running()) else { return Ok(()) };
+        match done {
+            Reflowed::Copied(bytes) => {
+                now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
+                self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
+                let mut state = reflows.state.lock();
+                (state.running, state.unsettled) = (Some(now), bytes);
+                Ok(())
+            }
+            Reflowed::All => self.end_reflow(now),
+        }
+    }
+
     /// All rows are at their new places, by the uberblock of the txg before.
-    pub(super) fn end_reflow(&self, mut now: RunningExpansion) -> Result<()> {
+    fn end_reflow(&self, mut now: RunningExpansion) -> Result<()> {
         let shared = self.shared;
         let mut root = shared.config.lock().root.clone();
         let top = root.children.iter_mut().find(|top| top.id == u64::from(now.id));

@@ -1,9 +1,9 @@
 //! Whether a raidz vdev can be expanded, and the beginning of it.
 
 use crate::error::{Error, Result};
-use crate::live::attach::NewChild;
 use crate::live::config::{set_flag, with_children};
 use crate::live::config_edit::bad;
+use crate::live::new_side::NewChild;
 use crate::live::reflows::RunningExpansion;
 use crate::live::shared::{Shared, TaskCx};
 use crate::refusal::{DeviceFault, Ongoing, PoolRefusal, VdevFault};

@@ -78,22 +78,6 @@ impl Shared {
 }
 
 impl TaskCx<'_> {
-    /// Notes what was copied; ends the expansion when nothing is left.
-    pub(in crate::live) fn settle_reflow(&self, done: Option<Reflowed>) -> Result<()> {
-        let reflows = &self.shared.reflows;
-        let (Some(done), Some(mut now)) = (done, reflows.running()) else { return Ok(()) };
-        match done {
-            Reflowed::Copied(bytes) => {
-                now.record.bytes_copied = now.record.bytes_copied.saturating_add(bytes);
-                self.put_expansion(&now, &[KEY_BYTES_COPIED])?;
-                let mut state = reflows.state.lock();
-                (state.running, state.unsettled) = (Some(now), bytes);
-                Ok(())
-            }
-            Reflowed::All => self.end_reflow(now),
-        }
-    }
-
     /// A step that was given up is done again, and counts then: what was noted of it is taken back.
     pub(in crate::live) fn discount_reflow(&self) -> Result<()> {
         let reflows = &self.shared.reflows;

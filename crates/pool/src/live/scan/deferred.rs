@@ -27,10 +27,9 @@
 //! again.
 
 use super::super::config::{set_flag, set_u64, unset};
-use super::super::online::change_leaf;
+use super::super::config_edit::change_leaf;
 use super::super::scans::Activity;
 use super::super::shared::{Shared, TaskCx};
-use super::targets::RESILVER_TXG;
 use crate::error::Result;
 use crate::live::LivePool;
 use crate::live::config_edit::bad;
@@ -39,6 +38,9 @@ use ondisk::config::VdevConfig;
 use ondisk::scan::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use vdev::Txgs;
+
+/// The member of a leaf's configuration: the second txg of the resilver that is for it.
+pub(in crate::live) const RESILVER_TXG: &str = "resilver_txg";
 
 /// The member of a leaf's configuration that is its mark, and the feature.
 pub(super) const RESILVER_DEFER: &str = "com.datto:resilver_defer";

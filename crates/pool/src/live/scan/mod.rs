@@ -49,7 +49,7 @@ mod rest;
 mod targets;
 mod walk;
 
-pub(super) use targets::RESILVER_TXG;
+pub(super) use deferred::RESILVER_TXG;
 pub(super) use walk::dataset;
 
 use super::LivePool;

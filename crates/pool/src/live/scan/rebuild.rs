@@ -35,7 +35,7 @@
 
 use super::super::config::{FIRST_TXG, unset};
 use super::super::config_edit::bad;
-use super::super::create::set_member;
+use super::super::new_vdevs::set_member;
 use super::super::shared::{Shared, TaskCx};
 use super::super::tunables::Tunable;
 use super::{End, REAPED};

@@ -4,6 +4,7 @@
 use super::super::config::{set_u64, unset};
 use super::super::scans::ScanRemainder;
 use super::super::shared::{Shared, TaskCx};
+use super::deferred::RESILVER_TXG;
 use super::kept;
 use super::walk::Walk;
 use crate::error::Result;
@@ -12,9 +13,6 @@ use ondisk::config::VdevConfig;
 use ondisk::scan::{Function, ScanState};
 use std::collections::BTreeMap;
 use vdev::Txgs;
-
-/// The member of a leaf's configuration: the second txg of the resilver that is for it.
-pub(in crate::live) const RESILVER_TXG: &str = "resilver_txg";
 
 /// Marks the leaves below a vdev that are among `leaves`, and takes the mark off all others;
 /// whether anything changed. The depth of a configuration is bounded.
