@@ -21,13 +21,6 @@ type Place = Vec<String>;
 /// Modules through which a name is followed, at most.
 const DEPTH_MAX: usize = 8;
 
-/// Modules of a root whose files call each other's methods, with the reason. One whose files do so
-/// no longer is taken off.
-const SHARED_TYPES: [(&str, &str, &str); 2] = [
-    ("pool", "live", "the methods of `LivePool` and `Shared`, one file for each operation"),
-    ("zpl", "write", "the methods of `Filesystem`, one file for each operation"),
-];
-
 /// What a module says of others.
 #[derive(Default)]
 struct Module {
@@ -204,24 +197,16 @@ fn added(crates: &BTreeMap<String, Crate>) -> BTreeMap<String, Added> {
     out
 }
 
-/// The modules that each uses, but those above and below it, and by methods those of the same root
-/// where its files share types.
-fn uses(all: &Crate, added: &Added, shared: &[&str]) -> BTreeMap<Place, BTreeSet<Place>> {
+/// The modules that each uses, but those above and below it.
+fn uses(all: &Crate, added: &Added) -> BTreeMap<Place, BTreeSet<Place>> {
     let mut out = BTreeMap::new();
     for (from, module) in all {
         let mut used: BTreeSet<Place> = BTreeSet::new();
-        let is_of_one = |to: &Place| {
-            let root = from.first().filter(|root| to.first() == Some(root));
-            root.is_some_and(|root| shared.contains(&root.as_str()))
-        };
         let Methods { calls, own_calls, .. } = &module.methods;
         let by_name = calls.iter().filter_map(|name| added.by_name.get(name));
         let by_type = own_calls.iter().filter_map(|own| added.by_type.get(own));
-        for to in by_name.chain(by_type).filter(|to| !is_of_one(to)) {
-            if !from.starts_with(to) && !to.starts_with(from) {
-                used.insert(to.clone());
-            }
-        }
+        let is_apart = |to: &Place| !from.starts_with(to) && !to.starts_with(from);
+        used.extend(by_name.chain(by_type).filter(|to| is_apart(to)).cloned());
         for path in module.imports.iter().map(|(_, path)| path).chain(&module.paths) {
             let first = path.first();
             let by_name = module.imports.iter().find(|(name, _)| Some(name) == first);
@@ -229,7 +214,6 @@ fn uses(all: &Crate, added: &Added, shared: &[&str]) -> BTreeMap<Place, BTreeSet
                 let (_, before) = by_name.filter(|(_, before)| before != path)?;
                 resolve(all, from, &[before.as_slice(), &path[1..]].concat(), 0)
             });
-            let is_apart = |to: &Place| !from.starts_with(to) && !to.starts_with(from);
             used.extend(found.filter(is_apart));
         }
         out.insert(from.clone(), used);
@@ -257,32 +241,24 @@ fn circles(name: &str, mut uses: BTreeMap<Place, BTreeSet<Place>>) -> Vec<String
 }
 
 /// The modules that each uses, by crate.
-fn all_uses(
-    crates: &BTreeMap<String, Crate>,
-    shared: &[(&str, &str, &str)],
-) -> Vec<(String, BTreeMap<Place, BTreeSet<Place>>)> {
-    let added = added(crates);
+fn all_uses(files: &[(String, String)]) -> Vec<(String, BTreeMap<Place, BTreeSet<Place>>)> {
+    let crates = crates(files);
+    let added = added(&crates);
     let used = |(name, all): (&String, &Crate)| {
-        let shared = shared.iter().filter(|(of, _, _)| of == name);
-        let shared: Vec<&str> = shared.map(|(_, root, _)| *root).collect();
         let nothing = Added::default();
-        (name.clone(), uses(all, added.get(name).unwrap_or(&nothing), &shared))
+        (name.clone(), uses(all, added.get(name).unwrap_or(&nothing)))
     };
     crates.iter().map(used).collect()
 }
 
-fn file_circles(crates: &BTreeMap<String, Crate>, shared: &[(&str, &str, &str)]) -> Vec<String> {
-    all_uses(crates, shared).into_iter().flat_map(|(name, uses)| circles(&name, uses)).collect()
-}
-
-fn offences(files: &[(String, String)], shared: &[(&str, &str, &str)]) -> Vec<String> {
-    file_circles(&crates(files), shared)
+fn offences(files: &[(String, String)]) -> Vec<String> {
+    all_uses(files).into_iter().flat_map(|(name, uses)| circles(&name, uses)).collect()
 }
 
 /// The same of the modules of the root, each with all that is below it.
 fn root_circles(files: &[(String, String)]) -> Vec<(String, Vec<String>)> {
     let mut out = Vec::new();
-    for (name, all) in all_uses(&crates(files), &[]) {
+    for (name, all) in all_uses(files) {
         let mut roots: BTreeMap<Place, BTreeSet<Place>> = BTreeMap::new();
         for (user, used) in all {
             let Some(root) = user.first() else { continue };
@@ -312,14 +288,7 @@ fn no_modules_of_a_root_use_each_other() {
 
 #[test]
 fn no_files_of_different_modules_use_each_other() {
-    let all = crates(&rust_files());
-    report("files of different modules that use each other", &file_circles(&all, &SHARED_TYPES));
-    let needless = SHARED_TYPES.iter().filter(|one| {
-        let others: Vec<_> = SHARED_TYPES.into_iter().filter(|other| other != *one).collect();
-        file_circles(&all, &others).is_empty()
-    });
-    let lines: Vec<String> = needless.map(|(of, root, _)| format!("{of}: {root}")).collect();
-    report("modules on the list whose files call no methods of each other", &lines);
+    report("files of different modules that use each other", &offences(&rust_files()));
 }
 
 #[test]
@@ -334,7 +303,7 @@ fn the_rule_can_fail() {
         file("c.rs", "pub struct C;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
         file("c/tests.rs", "use crate::a::A;\n"),
     ];
-    assert_eq!(offences(&fine, &[]), Vec::<String>::new());
+    assert_eq!(offences(&fine), Vec::<String>::new());
     for text in [
         "use crate::a::A;\n",
         "pub(crate) use super::{a::A};\n",
@@ -347,14 +316,14 @@ fn the_rule_can_fail() {
         let mut files = fine.to_vec();
         files.retain(|(path, _)| !path.ends_with("/c.rs"));
         files.push(file("c.rs", &format!("{text}pub struct C;\n")));
-        assert!(!offences(&files, &[]).is_empty(), "{text}");
+        assert!(!offences(&files).is_empty(), "{text}");
     }
     // By way of a glob.
     let mut files = fine.to_vec();
     files.push(file("d.rs", "use crate::C;\npub struct F;\n"));
     files.retain(|(path, _)| !path.ends_with("/c.rs"));
     files.push(file("c.rs", "use crate::d::F;\npub struct C;\n"));
-    assert!(!offences(&files, &[]).is_empty());
+    assert!(!offences(&files).is_empty());
 }
 
 #[test]
@@ -369,7 +338,7 @@ fn the_rule_on_roots_can_fail() {
     assert_eq!(root_circles(&files), Vec::new());
     files.pop();
     files.push(file("b.rs", "use crate::a::A;\npub struct B;\n"));
-    assert_eq!(offences(&files, &[]), Vec::<String>::new(), "no two files use each other");
+    assert_eq!(offences(&files), Vec::<String>::new(), "no two files use each other");
     assert_eq!(root_circles(&files), [("x".to_owned(), vec!["a".to_owned(), "b".to_owned()])]);
 }
 
@@ -387,9 +356,9 @@ fn the_rule_on_methods_can_fail() {
         let lib = file("x/src/lib.rs", "mod set;\nmod above;\nmod below;\n");
         vec![lib, file("x/src/set.rs", set), file("x/src/above.rs", above), below(call)]
     };
-    assert_eq!(offences(&files("self.id()"), &[]), Vec::<String>::new());
+    assert_eq!(offences(&files("self.id()")), Vec::<String>::new());
     for call in ["self.changed()", "Self::changed(self)", "other.changed()"] {
-        assert_eq!(offences(&files(call), &[]).len(), 2, "{call}");
+        assert_eq!(offences(&files(call)).len(), 2, "{call}");
         assert_eq!(root_circles(&files(call)).len(), 1, "{call}");
     }
     // Of another value, and of which type is not known when two have such a method.
@@ -397,10 +366,10 @@ fn the_rule_on_methods_can_fail() {
         ["impl Y {\n    fn changed(&self) {}\n}\n", "trait Y {\n    fn changed(&self);\n}\n"]
     {
         let with = |call: &str| [files(call), vec![file("y/src/lib.rs", other)]].concat();
-        assert_eq!(offences(&with("other.changed()"), &[]), Vec::<String>::new());
-        assert_eq!(offences(&with("self.changed()"), &[]).len(), 2);
+        assert_eq!(offences(&with("other.changed()")), Vec::<String>::new());
+        assert_eq!(offences(&with("self.changed()")).len(), 2);
     }
-    // Files of one module that share a type, where that is known.
+    // Files of one module that share a type.
     let one = |path: &str, call: &str| {
         let text =
             format!("impl Set {{\n    fn {path}(&self) {{\n        self.{call}();\n    }}\n}}\n");
@@ -408,7 +377,5 @@ fn the_rule_on_methods_can_fail() {
     };
     let mut files = files("self.id()");
     files.extend([one("one", "two"), one("two", "one")]);
-    assert_eq!(offences(&files, &[]).len(), 2);
-    assert_eq!(offences(&files, &[("x", "live", "")]), Vec::<String>::new());
-    assert_eq!(offences(&files, &[("y", "live", "")]).len(), 2);
+    assert_eq!(offences(&files).len(), 2);
 }
