@@ -14,7 +14,7 @@ use serde::Serialize;
 pub enum Kind {
     /// Nothing of it was used to make the model.
     Predicted,
-    /// A parameter was chosen by it.
+    /// A parameter was chosen by it; or it was predicted, and gives another value since.
     Fitted,
     /// Arithmetic from other rows.
     Derived,
@@ -46,7 +46,7 @@ impl Kind {
     pub fn about(self) -> &'static str {
         match self {
             Self::Predicted => "nothing of it was used to make the model",
-            Self::Fitted => "a parameter was chosen by it",
+            Self::Fitted => "a parameter was chosen by it, or a prediction has changed since",
             Self::Derived => "arithmetic from other rows",
             Self::Input => "given to the machine because the study says it",
             Self::Own => "a goal or a figure of ours; nothing was published",
@@ -354,6 +354,11 @@ impl Row {
     #[must_use]
     pub fn misses(&self) -> bool {
         self.verdict() == Verdict::Outside
+    }
+
+    /// Makes a prediction that was not committed in time a row that its study chose.
+    pub(crate) fn is_no_prediction(&mut self) {
+        self.kind = Kind::Fitted;
     }
 
     /// Adds what another seed gave for the same row.

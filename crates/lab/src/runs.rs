@@ -9,6 +9,7 @@
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Setting};
+use crate::held_out;
 use crate::outcome::Outcome;
 use crate::target::Target;
 use engine::Rt;
@@ -92,13 +93,13 @@ pub fn run(
 /// What all seeds gave.
 fn joined(job: &Job, outcomes: Vec<Outcome>) -> Result<Outcome, LabError> {
     let none = || LabError::new(job.experiment.name, "no seed ran");
-    outcomes
-        .into_iter()
-        .reduce(|mut all, one| {
-            all.join(one);
-            all
-        })
-        .ok_or_else(none)
+    let all = outcomes.into_iter().reduce(|mut all, one| {
+        all.join(one);
+        all
+    });
+    let mut all = all.ok_or_else(none)?;
+    held_out::only_what_was_committed(&mut all);
+    Ok(all)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -317,7 +317,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         Parameter::choice("awaited txgs are urgent", "no", Origin::Study),
         of("dirty data that push a txg", PUSH_MIB as f64, "MiB", Origin::Study),
         of("memory of the machine", MEMORY_GIB as f64, "GiB", Origin::Assumed),
-        of("dirty data at most, of that memory", dirty_mib, "MiB", Origin::Study),
+        of("dirty data at most, of that memory", dirty_mib, "MiB", Origin::Assumed),
         of("rate of a copy into memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
         of("time in which samples begin", seconds(setting), "s", Origin::Given),
     ]

@@ -277,7 +277,7 @@ fn parameters() -> Vec<Parameter> {
         of("random reads", SEEKS as f64, "", Origin::Assumed),
         of("rate of a copy", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
     ];
-    all.extend(parameters_of_disk());
+    all.extend(parameters_of_disk(Origin::Assumed));
     all.extend(parameters_of_2013());
     all
 }

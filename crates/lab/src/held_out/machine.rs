@@ -39,12 +39,12 @@ pub(super) fn disk_7200(capacity_bytes: u64, bytes_per_second: f64, seeks: f64) 
     }
 }
 
-/// What of that disk no study says.
-pub(super) fn parameters_of_disk() -> Vec<Parameter> {
+/// What of that disk no study says; a row may have chosen that it caches no writes.
+pub(super) fn parameters_of_disk(no_write_cache: Origin) -> Vec<Parameter> {
     let assumed = |name: &str, value: f64, unit| Parameter::new(name, value, unit, Origin::Assumed);
     vec![
         Parameter::choice("disk: seeks", "0.8, 8.2 and 16 ms", Origin::Assumed),
-        Parameter::choice("disk: write cache", "off", Origin::Assumed),
+        Parameter::choice("disk: write cache", "off", no_write_cache),
         assumed("disk: time of a command", 50.0, "us"),
         assumed("disk: reads on", 2.0, "MiB"),
     ]

@@ -226,6 +226,6 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("rate of a copy from memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
         of("time of each pattern", seconds(setting), "s", Origin::Given),
     ];
-    all.extend(parameters_of_disk());
+    all.extend(parameters_of_disk(Origin::Assumed));
     all
 }

@@ -3,12 +3,13 @@
 //!
 //! A machine is built from the description of its study alone. What it says is written down and
 //! committed (`docs/lab/holdout/`), and compared only afterwards. A model that is changed after
-//! that makes its rows fitted ones.
+//! that makes its rows fitted ones, and so does an engine that has changed ([`committed`]).
 //!
 //! What came out is summed up by a [`crate::score::Score`]: how far predictions are from what was
 //! measured, as the median of |ln(predicted / measured)|, which row is worst, and whether the order
 //! is right.
 
+mod committed;
 mod latency_lanes;
 mod layouts;
 mod machine;
@@ -19,6 +20,7 @@ mod synchronous;
 mod throttle_curve;
 mod unequal_vdevs;
 
+pub(crate) use committed::only_what_was_committed;
 pub(crate) use latency_lanes::EXPERIMENT as H3;
 pub(crate) use layouts::EXPERIMENT as H2;
 pub(crate) use mirror_reads::EXPERIMENT as H4;
@@ -70,8 +72,15 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
 
 /// What came of the predictions.
 fn meaning(outcome: &Outcome) -> String {
-    let Some(score) = outcome.score() else { return String::new() };
-    let mut text = format!(
+    let mut text = match committed::moved(outcome) {
+        (0, _) => String::new(),
+        (moved, of) => format!(
+            "{moved} of {of} rows are not what was committed before the comparison, and are no \
+             predictions. "
+        ),
+    };
+    let Some(score) = outcome.score() else { return text.trim_end().to_owned() };
+    text += &format!(
         "Predicted from the description of the study. Of {} rows, with {} free parameters: the \
          median of |ln(predicted/measured)| is {}, rank correlation {}.",
         score.rows,

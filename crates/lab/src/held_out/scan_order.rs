@@ -443,6 +443,6 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         choice("sectors", "4 KiB", Origin::Assumed),
         of("part of the files that is made", setting.scale, "", Origin::Given),
     ];
-    all.extend(parameters_of_disk());
+    all.extend(parameters_of_disk(Origin::Assumed));
     all
 }

@@ -118,7 +118,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             rows.push(make(writes, "/s", published, NEAR, cell.per_second));
             if let Some(line) = BUSY_OF.iter().position(|of| *of == threads) {
                 let (name, busy) = (format!("{name}: busy"), cell.busy_percent);
-                rows.push(Row::predicted(name, "%", PUBLISHED_BUSY[line][column], NEAR, busy));
+                // A thread that waits for each write keeps the disk of the first cell busy.
+                let make = if (disks, threads) == (1, 1) { Row::derived } else { Row::predicted };
+                rows.push(make(name, "%", PUBLISHED_BUSY[line][column], NEAR, busy));
             }
             study.push((threads as f64, published));
             points.push((threads as f64, cell.per_second));
@@ -265,8 +267,8 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         choice("disk: seeks, commands, sectors", "data sheets", Origin::DataSheet),
         of("write and record", 8.0, "KiB", Origin::Study),
         choice("files", "one for each thread, in one dataset", Origin::Study),
-        of("dirty data at most", 4.0, "GiB", Origin::Study),
-        of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Study),
+        of("dirty data at most", 4.0, "GiB", Origin::Assumed),
+        of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Assumed),
         of("a thread's own time for a write", 20.0, "us", Origin::Assumed),
         of("time of each cell", seconds(setting), "s", Origin::Given),
     ]

@@ -50,9 +50,8 @@ fn of_level(name: &str, level: u8, (p, part): (&Read, f64), found: (f64, f64)) -
     let ios = match level {
         // That the cache holds all that was read was chosen by it.
         0 => Row::fitted(name, "I/Os", ios, COUNT, found.0),
-        // Each place has an L1 of its own: as many as those.
-        1 if p.alignment >= p.pointers() => Row::derived(name, "I/Os", ios, COUNT, found.0),
-        _ => Row::predicted(name, "I/Os", ios, COUNT, found.0),
+        // As many as there are places, or as the whole file has: the reads go all over it.
+        _ => Row::derived(name, "I/Os", ios, COUNT, found.0),
     };
     let kib = match level {
         // Data are not compressed.

@@ -298,7 +298,8 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     // How the histograms are read was chosen by them.
     rows.push(Row::shape(Kind::Fitted, name(IN_ONE_SLOT), p.written, most, in_slot));
     let (most, limits) = far(LIMIT_MB, p.limits, &mut synced().map(|r| mib(r.limit)));
-    let kind = [Kind::Input, Kind::Fitted, Kind::Derived][n.min(2)];
+    // The largest limit and how often a byte counts were chosen by the first two.
+    let kind = [Kind::Fitted, Kind::Fitted, Kind::Derived][n.min(2)];
     rows.push(Row::shape(kind, name("limits"), p.limits, most, limits));
     rows
 }

@@ -251,7 +251,7 @@ fn parameters(preset: &Preset, part: Part) -> Vec<Parameter> {
             "",
             Origin::Fitted("synctime 1 s: limits"),
         ),
-        Parameter::new("largest limit", LIMIT_MB, "MB", Origin::Study),
+        Parameter::new("largest limit", LIMIT_MB, "MB", Origin::Fitted("synctime 5 s: limits")),
         Parameter::new("limit of report 3", OVERRIDE_MB, "MB", Origin::Study),
         Parameter::new(
             "dirty data that push a txg",
@@ -278,7 +278,7 @@ fn parameters(preset: &Preset, part: Part) -> Vec<Parameter> {
             "s",
             Origin::Fitted("syncs of all reports, and how many there are"),
         ),
-        Parameter::new("writes under way on each disk", 35.0, "", Origin::Study),
+        Parameter::new("writes under way on each disk", 35.0, "", Origin::Assumed),
         Parameter::new("part of the machine", part.of_all(), "", Origin::Given),
     ]);
     all
