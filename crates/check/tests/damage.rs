@@ -265,34 +265,37 @@ fn two_owners_of_one_block() {
     assert!(names.contains(&"double-allocation") && names.contains(&"leaked"), "{names:?}");
 }
 
-/// Turns the first allocation of the first space map with entries into a free.
+/// Makes the allocation in this word of a space map shorter by a unit, and later longer again:
+/// whether that unit is in use. A word that is no such allocation stays as it is.
+fn is_in_use(s: &Surgeon, map: u64, at: usize) -> bool {
+    let mut is_one = false;
+    s.edit_block((0, map), (0, 0), |b| {
+        let word = u64::from_le_bytes(b[at..at + 8].try_into().unwrap());
+        is_one = word >> 63 == 0 && word & (1 << 15) == 0 && word & 0x7fff > 0;
+        edit_word(b, at, |w| w - u64::from(is_one));
+    });
+    let names = if is_one { s.check() } else { Vec::new() };
+    let expected = ["used-but-free", "space-map", "leaked"];
+    assert!(names.iter().all(|n| expected.contains(n)), "{names:?}");
+    assert_eq!(names.contains(&"space-map"), is_one, "{names:?}");
+    s.edit_block((0, map), (0, 0), |b| edit_word(b, at, |w| w + u64::from(is_one)));
+    names.contains(&"used-but-free")
+}
+
 #[test]
 fn space_in_use_that_is_marked_free() {
     let s = surgeon("basic");
     let pool = s.open();
     let maps = pool.mos().objects().filter_map(Result::ok);
-    let map = maps
+    let maps = maps
         .filter(|o| o.dnode().kind == DmuType::SPACE_MAP)
         .filter(|o| o.dnode().bonus.len() >= 24)
-        .map(|o| (o.number(), o.dnode().endian.u64(*o.dnode().bonus[8..].first_chunk().unwrap())))
-        .max_by_key(|(_, length)| *length)
-        .unwrap();
-    s.edit_block((0, map.0), (0, 0), |b| {
-        for at in (0..map.1 as usize).step_by(8) {
-            let word = u64::from_le_bytes(b[at..at + 8].try_into().unwrap());
-            if word >> 63 == 0 && word & (1 << 15) == 0 {
-                // One unit less is allocated.
-                if word & 0x7fff > 0 {
-                    edit_word(b, at, |w| w - 1);
-                    return;
-                }
-            }
-        }
-        panic!("no allocation of more than a sector");
+        .map(|o| (o.number(), o.dnode().endian.u64(*o.dnode().bonus[8..].first_chunk().unwrap())));
+    let first_words = maps.flat_map(|(map, length)| {
+        (0..length.min(8 * 4) as usize).step_by(8).map(move |at| (map, at))
     });
-    let names = s.check();
-    let expected = names.iter().all(|n| ["used-but-free", "space-map", "leaked"].contains(n));
-    assert!(expected && names.contains(&"space-map"), "{names:?}");
+    let mut first_words = first_words.collect::<Vec<_>>().into_iter();
+    assert!(first_words.any(|(map, at)| is_in_use(&s, map, at)));
 }
 
 #[test]
@@ -483,6 +486,42 @@ fn references_of_dedup_and_clones() {
     let names = s.check();
     assert!(names.contains(&"dedup-count"), "{names:?}");
     assert!(!names.contains(&"clone-count"), "{names:?}");
+}
+
+/// A block that two files have, and then one of them: the table of clones counts both.
+#[test]
+fn references_of_clones() {
+    let s = surgeon("dedup-clone");
+    let pool = s.open();
+    let with_snapshots = |h: dsl::Dataset| {
+        let snapshots = pool.dsl().snapshots(&h).unwrap();
+        snapshots.into_iter().chain([h])
+    };
+    // What files point to first, where it is newer than the snapshot before.
+    let mut seen = std::collections::BTreeSet::new();
+    let mut found = None;
+    for set in heads(&pool).into_iter().flat_map(with_snapshots) {
+        for o in pool.dsl().objset(&set).unwrap().objects().filter_map(Result::ok) {
+            let is_counted = |b: &ondisk::BlkPtr| {
+                let is_own = b.logical_birth() > set.phys.prev_snap_txg;
+                is_own && !b.is_hole() && !b.is_embedded() && !b.is_dedup()
+            };
+            let first = o.block_pointer(0, 0).ok().flatten().filter(is_counted);
+            let Some(first) = first.filter(|_| o.dnode().levels <= 2) else { continue };
+            let place = (first.dva(0).vdev(), first.dva(0).offset());
+            if !seen.insert(place) {
+                found = Some(((set.object, o.number()), o.dnode().levels));
+            }
+        }
+    }
+    let (file, levels) = found.expect("a cloned block");
+    match levels {
+        1 => s.edit_dnode(file, |d| d[64..64 + 128].fill(0)),
+        _ => s.edit_block(file, (1, 0), |b| b[..128].fill(0)),
+    }
+    let names = s.check();
+    assert!(names.contains(&"clone-count"), "{names:?}");
+    assert!(!names.contains(&"dedup-count"), "{names:?}");
 }
 
 #[test]
