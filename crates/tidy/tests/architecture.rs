@@ -1,6 +1,6 @@
 //! The invariants of ARCHITECTURE.md: each crate has one, and what a machine can check is checked.
 
-use tidy::source::{code, has_word, without_tests};
+use tidy::source::{code, has_word};
 use tidy::{FLOORS, TEST_CRATES, read, report, rust_files};
 
 /// The only files that may hold unsafe code, by crate: kernels of vector instructions and calls of
@@ -58,38 +58,6 @@ fn unsafe_code_is_forbidden_but_in_few_files() {
 
 fn holds(place: &str, inner: &str) -> bool {
     if place.ends_with('/') { inner.starts_with(place) } else { inner == place }
-}
-
-/// Words that the source of a crate (unit tests apart) must not hold, and why.
-const ABSENT: [(&str, &[&str], &str); 10] = [
-    ("ondisk", &["std::fs", "std::net", "std::process", "std::thread", "std::time"], "no I/O"),
-    ("codec", &["std::fs", "std::net", "std::process", "std::time"], "pure functions"),
-    ("vdev", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("zio", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("dmu", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("dsl", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("zil", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("zpl", &["std::fs", "std::net", "SystemTime::now", "thread::sleep"], "device and rt do that"),
-    ("check", &["std::fs", "std::net", "SystemTime::now", "write_at"], "the checker only reads"),
-    ("engine", &["clap", "std::env"], "a library takes its settings as arguments"),
-];
-
-#[test]
-fn what_is_deliberately_absent_is_absent() {
-    let mut offences = Vec::new();
-    for (path, text) in rust_files() {
-        for (name, words, why) in ABSENT {
-            if !path.starts_with(&format!("crates/{name}/src/")) {
-                continue;
-            }
-            for (number, line) in without_tests(&text) {
-                if let Some(word) = words.iter().find(|word| has_word(code(line), word)) {
-                    offences.push(format!("{path}:{number}: {word} ({why})"));
-                }
-            }
-        }
-    }
-    report("deliberately absent, and yet there", &offences);
 }
 
 #[test]
