@@ -275,7 +275,7 @@ fn a_plan_follows_a_stream_of_several_snapshots() {
 }
 
 /// The sender has promoted, moved, renamed and destroyed; datasets have exchanged their names, and
-/// the receiver has some of its own.
+/// so have snapshots; the receiver has some of its own.
 #[test]
 fn an_increment_of_a_tree_follows_the_sender() {
     let dir = tempfile::tempdir().unwrap();
@@ -291,12 +291,15 @@ fn an_increment_of_a_tree_follows_the_sender() {
     receive(&into, &sent(&from, "tank/top@3", None, &recursive()));
     let rename = |a: &str, b: &str| Rename::new(a, b).unwrap().run(&from).unwrap();
     datasets::promote(&from, "tank/top/a").unwrap();
+    rename("tank/top/z@2", "uno");
     rename("tank/top/z", "tank/top/p/y");
     rename("tank/top/p", "tank/top/swap");
     rename("tank/top/q", "tank/top/p");
     rename("tank/top/swap", "tank/top/q");
     rename("tank/top/p/in", "tank/top/out");
-    rename("tank/top@1", "uno");
+    for (one, two) in [("2", "aside"), ("1", "2"), ("aside", "1")] {
+        rename(&format!("tank/top@{one}"), two);
+    }
     for gone in ["tank/top/0", "tank/top/vol"] {
         let plan = Destroy::new(gone).recursive().plan(from.view()).unwrap();
         plan.run(&from, &Progress::new()).unwrap();

@@ -16,9 +16,9 @@
 //! | a dataset | of another last name, or below another one | renamed |
 //!
 //! The dataset that was named keeps its name and place. One change may need another: a dataset can
-//! be destroyed when those below it have moved, and two that exchange their names need a third. So
-//! the changes are computed again after each one, and one that was refused is retried after another
-//! has succeeded. Those that are left in the end have failed.
+//! be destroyed when those below it have moved, and two datasets or snapshots that exchange their
+//! names need a third. So the changes are computed again after each one, and one that was refused
+//! is retried after another has succeeded. Those that are left in the end have failed.
 //!
 //! This is done before the streams are received, and again after them: what is new there may be
 //! above what was here.
@@ -187,11 +187,12 @@ impl Follow<'_> {
         let all: usize = local.iter().map(|one| 2 + one.snapshots.len()).sum();
         for _ in 0..all.saturating_mul(2) {
             let local = self.look(pool)?;
-            let mut changes = self.changes(&local, &refused).into_iter();
-            let Some(change) = changes.find(|change| !refused.contains_key(change)) else { break };
+            let changes = self.changes(&local, &refused);
+            let next = changes.iter().find(|change| !refused.contains_key(change)).cloned();
+            let Some(change) = next else { break };
             // Where nothing is left to be done it does not matter.
             progress.check()?;
-            let step = first_step(&change, &local);
+            let step = first_step(&change, &local, &changes);
             match with(&step, &mut || apply(&step, pool, progress)) {
                 Ok(()) => refused.clear(),
                 Err(e) if e.kind().ends_all() => return Err(e),
@@ -212,17 +213,27 @@ impl Follow<'_> {
 }
 
 /// A change, or what makes room for it: where another dataset has the name still, the one that is
-/// to get it goes beside it, so that the other finds its own name free.
-fn first_step(change: &Followed, local: &[Local]) -> Followed {
+/// to get it goes beside it, so that the other finds its own name free. So does a snapshot, when
+/// the one of that name is to get another one.
+fn first_step(change: &Followed, local: &[Local], changes: &[Followed]) -> Followed {
     let Followed::Renamed(from, to) = change else { return change.clone() };
-    let Some(one) = local.iter().find(|one| one.name == *from) else { return change.clone() };
-    let is_taken = local.iter().any(|other| other.name == *to);
-    let guid = one.snapshots.first().map_or(0, |(guid, _)| *guid);
-    let aside = format!("{}/recv-{guid:x}", split(to).0);
-    match is_taken && aside != *from {
-        true => Followed::Renamed(from.clone(), aside),
-        false => change.clone(),
-    }
+    let (parent, guid) = match from.split_once('@') {
+        Some((name, short)) => {
+            let is_free = !changes.iter().any(|c| matches!(c, Followed::Renamed(n, _) if n == to));
+            let of = local.iter().filter(|_| !is_free).find(|one| one.name == name);
+            let mut snapshots = of.map_or(&[][..], |one| &one.snapshots).iter();
+            (format!("{name}@"), snapshots.find(|(_, own)| own == short).map(|(guid, _)| *guid))
+        }
+        None => {
+            let is_free = !local.iter().any(|other| other.name == *to);
+            let one = local.iter().filter(|_| !is_free).find(|one| one.name == *from);
+            let first = one.map(|one| one.snapshots.first().map_or(0, |(guid, _)| *guid));
+            (format!("{}/", split(to).0), first)
+        }
+    };
+    let aside = guid.map(|guid| format!("{parent}recv-{guid:x}"));
+    let aside = aside.filter(|aside| aside != from);
+    aside.map_or_else(|| change.clone(), |aside| Followed::Renamed(from.clone(), aside))
 }
 
 fn apply(change: &Followed, pool: &LivePool, progress: &Progress) -> Result<()> {
