@@ -220,16 +220,24 @@ pub(crate) struct Overlays {
     claims: bool,
     pub(crate) journal: Arc<Journal>,
     made: Mutex<Vec<(PathBuf, Arc<Overlay>)>>,
+    /// Why the first device that could not be opened could not be.
+    refused: Mutex<Option<Error>>,
 }
 
 impl Overlays {
     pub(crate) fn new(under: Arc<dyn DeviceSource>, claims: bool, bytes_max: u64) -> Self {
-        Self { under, claims, journal: Journal::new(bytes_max), made: Mutex::default() }
+        let (made, refused) = (Mutex::default(), Mutex::default());
+        Self { under, claims, journal: Journal::new(bytes_max), made, refused }
     }
 
     /// The source below.
     pub(crate) fn under(&self) -> &Arc<dyn DeviceSource> {
         &self.under
+    }
+
+    /// Why no device of a pool was found that was there before.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.refused.lock().take()
     }
 
     /// Those that were made, by their numbers in the journal.
@@ -243,9 +251,12 @@ impl Overlays {
             return Ok(Arc::clone(overlay));
         }
         let under = match self.claims {
-            true => self.under.claim(name)?.as_device(),
-            false => self.under.open(name)?,
+            true => self.under.claim(name).map(|claimed| claimed.as_device()),
+            false => self.under.open(name),
         };
+        let under = under.inspect_err(|e| {
+            self.refused.lock().get_or_insert_with(|| e.clone());
+        })?;
         let overlay = Arc::new(Overlay {
             name: Arc::from(under.name()),
             under,

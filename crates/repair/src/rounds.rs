@@ -82,7 +82,15 @@ pub fn repair(
     let as_source = Arc::clone(&overlays) as Arc<dyn DeviceSource>;
     let search = SearchOptions { paths, source: as_source, leaves_out: true };
     let guid = candidate.config.pool_guid;
-    let look = |txg| look(&search, guid, txg, options, progress);
+    let look = |txg| {
+        look(&search, guid, txg, options, progress).map_err(|e| match e {
+            // Devices that cannot be written to are not found here.
+            Error::Pool(pool::Error::NoSuchPool { .. }) => {
+                overlays.refusal().map_or(e, Error::Device)
+            }
+            e => e,
+        })
+    };
     let first = look(options.txg)?;
     may_be_repaired(&first.pool)?;
     // When the newest state cannot be opened at all, the one before was.

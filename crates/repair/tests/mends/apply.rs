@@ -1,6 +1,7 @@
 //! Doing it and undoing it: a disk that is DEGRADED, writes that are cut off, earlier states.
 
 use super::kit::*;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
@@ -242,4 +243,32 @@ fn files_whose_content_is_lost_are_named_when_it_is_read() {
     assert!(plan.reads_all && !plan.makes_clean());
     let [name] = plan.damaged.as_slice() else { panic!("{:?}", plan.damaged) };
     assert!(name.contains(":/"), "{name}");
+}
+
+/// Devices that can be read alone.
+struct ReadOnly(Arc<dyn DeviceSource>);
+
+impl DeviceSource for ReadOnly {
+    fn list(&self, place: &Path, depth: u64) -> std::io::Result<Vec<PathBuf>> {
+        self.0.list(place, depth)
+    }
+
+    fn open(&self, name: &Path) -> Result<device::DeviceRef, device::Error> {
+        self.0.open(name)
+    }
+
+    fn claim(&self, name: &Path) -> Result<WriteDeviceRef, device::Error> {
+        let name = Arc::from(name.to_string_lossy());
+        Err(device::Error::open(device::ErrorKind::Io { errno: 30 }, &name))
+    }
+}
+
+#[test]
+fn a_pool_on_devices_that_are_read_only_says_so() {
+    let s = surgeon("basic");
+    let read_only = || Arc::new(ReadOnly(local())) as Arc<dyn DeviceSource>;
+    assert!(repair_over(read_only(), s.dir(), None, false).is_ok());
+    let refused = repair_over(read_only(), s.dir(), None, true).map(drop).unwrap_err();
+    let repair::Error::Device(why) = refused else { panic!("{refused}") };
+    assert_eq!(why.kind, device::ErrorKind::Io { errno: 30 });
 }
