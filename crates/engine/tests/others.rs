@@ -13,7 +13,7 @@ use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 18] = [
+const WRITABLE: [&str; 20] = [
     "basic",
     "mirror",
     "raidz1",
@@ -31,6 +31,8 @@ const WRITABLE: [&str; 18] = [
     "gang",
     "history",
     "removed",
+    "ziluncle",
+    "zil-slog",
     "zvols",
 ];
 

@@ -258,7 +258,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Blocks that claimed write records point to.
+    /// Blocks that claimed records point to: those of the log, and references to those of files.
     fn expand_records(
         &self,
         set: &Arc<Set>,
@@ -267,13 +267,17 @@ impl Walk<'_> {
         out: &mut WalkOutput<'_>,
     ) {
         for record in records {
-            let Body::Write { block: bp, .. } = &record.body else { continue };
             if record.seq > header.claim_lr_seq {
                 return;
             }
+            let (level, blkid) = (Place::LEVEL_ZIL, record.seq);
+            let place = Place { objset: set.id, object: 0, level, blkid };
+            for bp in record.cloned() {
+                let kind = BlockKind::of(bp.dmu_type());
+                self.count(bp, kind, &|| set.at(place), &mut out.local.totals);
+            }
+            let Body::Write { block: bp, .. } = &record.body else { continue };
             if !bp.is_hole() && bp.logical_birth() >= header.claim_txg {
-                let (level, blkid) = (Place::LEVEL_ZIL, record.seq);
-                let place = Place { objset: set.id, object: 0, level, blkid };
                 let owner = Arc::new(Owner::root(set));
                 let kind = BlockKind::of(bp.dmu_type());
                 self.count(bp, kind, &|| owner.at(place), &mut out.local.totals);

@@ -147,6 +147,17 @@ impl BlkPtr {
         Some(Self(words))
     }
 
+    /// The pointer to the same block that comes into a tree in `txg`, which did not write it.
+    #[must_use]
+    pub fn shared_in(mut self, txg: u64) -> Self {
+        // An embedded pointer has data in the place of the second birth.
+        if !self.is_embedded() {
+            self.0[9] = self.physical_birth();
+        }
+        self.0[10] = txg;
+        self
+    }
+
     /// The same pointer with another copy `i` (0, 1 or 2).
     #[must_use]
     pub fn with_dva(mut self, i: usize, dva: Dva) -> Self {
@@ -199,6 +210,18 @@ mod tests {
         for e in [Endian::Little, Endian::Big] {
             assert_eq!(BlkPtr::decode(&bp.encode(e), e), Ok(bp));
         }
+    }
+
+    #[test]
+    fn a_block_that_is_shared_keeps_the_txg_in_which_it_was_written() {
+        let bp = BlkPtr::build(&BlkPtrParts { birth: 5, ..parts() });
+        let again = bp.shared_in(7).shared_in(9);
+        assert_eq!((again.logical_birth(), again.physical_birth()), (9, 5));
+        assert_eq!((again.dva(0), again.checksum()), (bp.dva(0), bp.checksum()));
+        let bytes: Vec<u8> = (1..=100).collect();
+        let embedded = BlkPtr::embedded(DmuType(19), 0, 4096, Compression::LZ4, &bytes, 5);
+        let shared = embedded.expect("fits").shared_in(9);
+        assert_eq!((shared.logical_birth(), shared.embedded_payload()), (9, &bytes[..]));
     }
 
     #[test]

@@ -262,13 +262,16 @@ impl Body {
     }
 
     fn read_clone(r: &mut Reader<'_>) -> Result<Self> {
-        let [object, offset, length, block_size, count] = r.words("fields")?;
-        let max = (r.remaining() / BLKPTR_SIZE) as u64;
-        if count > max {
-            return Err(r.error("nbps", ErrorKind::OutOfRange { value: count, min: 0, max }));
-        }
-        let blocks = (0..count).map(|_| r.blkptr("bps")).collect::<Result<Vec<BlkPtr>>>()?;
+        let [object, offset, length, block_size] = r.words("fields")?;
+        let blocks = read_cloned_blocks(r)?;
         Ok(Self::CloneRange { object, offset, length, block_size, blocks })
+    }
+
+    /// What is readable without a key: the pointers.
+    pub(super) fn read_cloned(r: &mut Reader<'_>) -> Result<Self> {
+        r.skip("foid, offset, length, blksz", 32)?;
+        let blocks = read_cloned_blocks(r)?;
+        Ok(Self::CloneRange { object: 0, offset: 0, length: 0, block_size: 0, blocks })
     }
 
     pub(super) fn write(&self, w: &mut Writer) {
@@ -326,4 +329,14 @@ impl Body {
             }
         }
     }
+}
+
+/// The number of pointers, and the pointers.
+fn read_cloned_blocks(r: &mut Reader<'_>) -> Result<Vec<BlkPtr>> {
+    let count = r.u64("nbps")?;
+    let max = (r.remaining() / BLKPTR_SIZE) as u64;
+    if count > max {
+        return Err(r.error("nbps", ErrorKind::OutOfRange { value: count, min: 0, max }));
+    }
+    (0..count).map(|_| r.blkptr("bps")).collect()
 }

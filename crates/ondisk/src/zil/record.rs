@@ -375,6 +375,7 @@ impl Record {
                 let (object, offset, length, block_offset) = (0, 0, 0, 0);
                 Body::Write { object, offset, length, block_offset, block, data: Vec::new() }
             }
+            TxType::CLONE_RANGE => Body::read_cloned(&mut r)?,
             _ => Body::Unknown(Vec::new()),
         };
         Ok(Self::new(kind, txg, seq, body))
@@ -404,6 +405,16 @@ impl Record {
         w.u64(self.kind.0 | if self.case_insensitive { CASE_INSENSITIVE } else { 0 });
         w.u64(length as u64).u64(self.txg).u64(self.seq).bytes(&body);
         w.into_bytes()
+    }
+
+    /// The blocks of other files that the record makes blocks of a file, but for those whose data
+    /// are in their pointers.
+    pub fn cloned(&self) -> impl Iterator<Item = &BlkPtr> {
+        let blocks = match &self.body {
+            Body::CloneRange { blocks, .. } => blocks.as_slice(),
+            _ => &[],
+        };
+        blocks.iter().filter(|bp| !bp.is_hole() && !bp.is_embedded())
     }
 
     /// The object a record of a file's content or attributes is about: such records can be logged

@@ -1,5 +1,6 @@
 //! Blocks as the sync of a txg accounts them.
 
+use super::clones::SharedBlocks;
 use crate::alloc::Allocator;
 use dsl::write::Blocks;
 use ondisk::BlkPtr;
@@ -11,13 +12,19 @@ use zio::Writer;
 pub(super) struct TxgBlocks {
     alloc: Arc<Allocator>,
     writer: Arc<Writer>,
+    clones: Arc<SharedBlocks>,
     txg: AtomicU64,
 }
 
 impl TxgBlocks {
     /// Of no txg yet.
-    pub(super) fn new(alloc: &Arc<Allocator>, writer: &Arc<Writer>) -> Self {
-        Self { alloc: Arc::clone(alloc), writer: Arc::clone(writer), txg: AtomicU64::new(0) }
+    pub(super) fn new(
+        alloc: &Arc<Allocator>,
+        writer: &Arc<Writer>,
+        clones: &Arc<SharedBlocks>,
+    ) -> Self {
+        let (alloc, writer, clones) = (Arc::clone(alloc), Arc::clone(writer), Arc::clone(clones));
+        Self { alloc, writer, clones, txg: AtomicU64::new(0) }
     }
 
     /// What is freed from now on is freed in `txg`.
@@ -32,7 +39,9 @@ impl Blocks for TxgBlocks {
     }
 
     fn free(&self, bp: &BlkPtr) {
-        self.writer.free(bp, self.txg.load(Ordering::Relaxed));
+        if !self.clones.put_aside(bp) {
+            self.writer.free(bp, self.txg.load(Ordering::Relaxed));
+        }
     }
 
     fn mark_obsolete(&self, bp: &BlkPtr) {

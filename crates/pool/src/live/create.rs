@@ -340,7 +340,7 @@ fn first_txg(
     devices: &Devices,
 ) -> Result<LivePool> {
     let tx = Tx::syncing(FIRST_TXG);
-    let blocks = TxgBlocks::new(&parts.alloc, &parts.writer);
+    let blocks = TxgBlocks::new(&parts.alloc, &parts.writer, &Arc::default());
     let wall = rt.wall();
     let cx = DslCx {
         mos: &parts.mos.in_sync,

@@ -9,6 +9,7 @@
 //! Its space must not be handed out before that txg is durable: until then the log leads to it from
 //! the uberblock before. So it is freed as if an older txg had written it.
 
+use super::clones::SharedBlocks;
 use dmu::BlockOwner;
 use ondisk::BlkPtr;
 use parking_lot::Mutex;
@@ -73,15 +74,17 @@ impl EarlyBlocks {
     }
 }
 
-/// The owner of a tree's blocks, and what is to be known of those written early.
+/// The owner of a tree's blocks, and what is to be known of those written early and of shared ones.
 pub(super) struct TreeOwner<'a> {
     pub(super) owner: &'a dyn BlockOwner,
     pub(super) early: &'a EarlyBlocks,
+    pub(super) clones: &'a SharedBlocks,
 }
 
 impl BlockOwner for TreeOwner<'_> {
     fn born(&self, bp: &BlkPtr) {
         self.early.born(bp);
+        self.clones.born(bp);
         self.owner.born(bp);
     }
 

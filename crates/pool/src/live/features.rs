@@ -56,7 +56,8 @@ pub const ENABLED_BY_DEFAULT: [&str; 33] = [
 pub fn is_writable(feature: &Feature) -> bool {
     // The others of the list are either maintained by zinc or need nothing of a writer while a
     // dataset that uses them is not changed.
-    const MORE: [&str; 4] = ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "livelist"];
+    const MORE: [&str; 5] =
+        ["multi_vdev_crash_dump", "head_errlog", "log_spacemap", "livelist", "block_cloning"];
     let name = feature.name();
     ENABLED_BY_DEFAULT.contains(&name) || MORE.contains(&name)
 }

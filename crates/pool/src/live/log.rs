@@ -30,7 +30,7 @@ use crate::refusal::PoolRefusal;
 use dmu::bpobj::Lists;
 use dmu::{Objset, Tx};
 use dsl::Dataset;
-use dsl::write::finish_head;
+use dsl::write::{Blocks as _, finish_head};
 use ondisk::dsl::dir_field;
 use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, DecodeRecord, Record, records_by};
 use ondisk::{BlkPtr, ObjsetKind, ZilHeader};
@@ -54,7 +54,7 @@ pub(super) fn rename_dataset(dataset: &mut String, from: &str, to: &str) {
 
 /// The allocated blocks of a log: those that an import claimed, or, when none has, those that
 /// were synced as allocated. The last was never written, which ends the chain. Claimed were also
-/// blocks of data that records name.
+/// blocks of data that records name; of blocks that records clone it has one reference each.
 fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBlock> {
     let claimed = header.claim_txg != 0;
     let mut out = Vec::new();
@@ -82,7 +82,11 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBloc
                 _ => header.claim_lr_seq,
             };
             let records = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
-            out.extend(records.filter_map(|r| claimed_data(&r, objset.id(), header.claim_txg)));
+            for record in records {
+                out.extend(claimed_data(&record, objset.id(), header.claim_txg));
+                let of_log = |bp: &BlkPtr| AllocatedBlock { bp: *bp, place, is_written: true };
+                out.extend(record.cloned().map(of_log));
+            }
         }
         bp = chain.next;
     }
@@ -235,7 +239,7 @@ impl TaskCx<'_> {
         self.touch();
         if let Some(synced) = synced {
             for block in blocks(&objset, &header, synced) {
-                self.shared.writer.free(&block.bp, self.tx.txg());
+                self.shared.blocks.free(&block.bp);
             }
         }
         self.write_log_header(dataset, &objset, &ZilHeader::default())?;

@@ -51,6 +51,8 @@ mod behalf;
 mod blocks;
 mod budget;
 mod checkpoint;
+mod clone_sync;
+mod clones;
 mod collected;
 mod config;
 mod config_edit;

@@ -26,15 +26,16 @@ impl Shared {
     /// Bytes that all datasets together may take.
     pub(super) fn size_for_datasets(&self) -> u64 {
         let figures = self.alloc.figures();
-        figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept)
+        // What is shared counts for each that has it, and is there once.
+        let whole = figures.dspace.saturating_add(self.clones.saved());
+        whole.saturating_sub(figures.slop()).saturating_sub(figures.kept)
     }
 
     /// Bytes a dataset may still use.
     pub(super) fn room_of(&self, dsl: &Dsl, dataset: &Dataset) -> Result<HeadRoom> {
         let figures = self.alloc.figures();
         // What is freed but not free yet cannot be written to.
-        let usable = figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept);
-        let usable = usable.saturating_sub(figures.normal.deferred);
+        let usable = self.size_for_datasets().saturating_sub(figures.normal.deferred);
         let AvailableSpace { bytes: now, quota } = dsl::write::room(dsl, dataset, usable, 0)?;
         // A quota counts what is referenced, whatever becomes free.
         let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };

@@ -22,7 +22,7 @@ impl Shared {
         txg: u64,
         account: &HeadAccount,
     ) -> Result<Option<BlkPtr>> {
-        let owner = TreeOwner { owner: account, early: &self.early };
+        let owner = TreeOwner { owner: account, early: &self.early, clones: &self.clones };
         let cx = SyncContext {
             workers: self.leaf_sync_workers(),
             writer: &*self.writer,

@@ -5,6 +5,7 @@
 
 use super::blocks::TxgBlocks;
 use super::budget::Budget;
+use super::clones::SharedBlocks;
 use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
 use super::events::{Events, KnownState};
@@ -126,6 +127,8 @@ pub(crate) struct Shared {
     pub(super) early: EarlyBlocks,
     /// Frees of the txg being synced.
     pub(super) blocks: Arc<TxgBlocks>,
+    /// Blocks that several files share.
+    pub(super) clones: Arc<SharedBlocks>,
     /// The datasets for the sync; all others read [`Self::dsl`].
     pub(super) dsl_in_sync: Dsl,
     pub(super) dsl: Dsl,
@@ -242,7 +245,8 @@ impl Shared {
         let dsl_for_users = for_users(&dsl_in_sync);
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
-        let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
+        let clones = Arc::new(SharedBlocks::load(&mos_in_sync)?);
+        let blocks = Arc::new(TxgBlocks::new(&alloc, &writer, &clones));
         let txgs = Arc::new(Txgs::new(rt, last, TxgLimits::default()));
         writer.set_observer(Arc::clone(&txgs) as _);
         let queues = Arc::clone(reader.vdevs().queue_limits());
@@ -263,6 +267,7 @@ impl Shared {
             mos_account: MosAccount::new(Arc::clone(&blocks) as _),
             early: EarlyBlocks::default(),
             blocks,
+            clones,
             dsl_in_sync,
             dsl,
             dsl_for_users,

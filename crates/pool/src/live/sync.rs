@@ -10,6 +10,7 @@
 //!          mapping   entries for what was copied off a vdev that leaves
 //!          tasks     changes of the MOS that were asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
+//!          clones    references to shared blocks are counted (`clones`)
 //! again    leaves    the dirty time logs of leaves that missed something
 //!          config    the packed configuration, when vdevs or names changed
 //! pass 1.. space     metaslabs append what was allocated and freed to their space maps
@@ -152,6 +153,7 @@ impl Shared {
         cx.log_what_was_read()?;
         cx.free_piece(tasks_ran)?;
         cx.discard_piece()?;
+        cx.settle_clones()?;
         let prepared = self.write_all(&cx, record)?;
         record.write_time = self.rt.now().saturating_sub(began);
         self.note_written(&heads, &before, record);

@@ -3,7 +3,8 @@
 //!
 //! In a set that is thrown away, such a block becomes one of the file as it is. In a set that is
 //! synced, the data of a write are read and written again: the block belongs to the log, and goes
-//! with it.
+//! with it. A cloned block is the file's there too, and the sync counts the reference; until then
+//! it is the log that keeps the block from being freed, so only a replay clones.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -91,10 +92,16 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Lets blocks of an object be those that are on disk.
-pub(super) fn put_cloned(object: &Object, tx: &Tx, cloned: &Cloned<'_>) -> Result<()> {
+/// Lets blocks of an object be those that are on disk. `replays`: a log keeps them meanwhile.
+pub(super) fn put_cloned(
+    object: &Object,
+    tx: &Tx,
+    cloned: &Cloned<'_>,
+    replays: bool,
+) -> Result<()> {
     let Cloned { offset, length, block_size, blocks } = *cloned;
-    if !object.objset().is_scratch() {
+    let is_scratch = object.objset().is_scratch();
+    if !is_scratch && (!replays || blocks.iter().any(BlkPtr::is_dedup)) {
         return Err(Error::refused(Unsupported::SharedBlocks));
     }
     let size = object.dnode().block_size();
@@ -111,7 +118,7 @@ pub(super) fn put_cloned(object: &Object, tx: &Tx, cloned: &Cloned<'_>) -> Resul
     for (blkid, bp) in (offset / size..).zip(blocks) {
         match bp.is_hole() {
             true => object.free_range(tx, blkid.saturating_mul(size), size)?,
-            false => object.write_stored(tx, blkid, bp)?,
+            false => object.write_stored(tx, blkid, &bp.shared_in(tx.txg()))?,
         }
     }
     Ok(())
@@ -135,7 +142,7 @@ impl Filesystem {
         if only && dnode.block_size() < cloned.block_size && cloned.block_size <= BLOCK_MAX {
             object.set_block_size(tx, cloned.block_size as u32)?;
         }
-        put_cloned(&object.reopen()?, tx, cloned)?;
+        put_cloned(&object.reopen()?, tx, cloned, self.replays())?;
         let mut attrs = Attrs::load(self, file)?;
         let end = cloned.offset.saturating_add(cloned.length);
         if end > attrs.size() {

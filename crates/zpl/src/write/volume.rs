@@ -73,7 +73,8 @@ impl Volume {
             }
             VolumeOp::Clone(cloned) => {
                 self.check_range(cloned.offset, cloned.length)?;
-                put_cloned(self.object(), tx, cloned)?;
+                // A replay has no log of its own.
+                put_cloned(self.object(), tx, cloned, self.log().is_none())?;
             }
         }
         self.note(tx, Some(op));

@@ -6,8 +6,9 @@
 //! looked at   before anything is opened for writing, each log is replayed into memory. One that
 //!             cannot be replayed to its end keeps the pool from being opened
 //! claimed     blocks that no space map knows, because their txg never became durable, are taken
-//!             from the free space before it can be handed out, and the header says so: both in the
-//!             first txg
+//!             from the free space before it can be handed out; blocks of other files that are
+//!             cloned get a reference, so that no file can give them up before the log has; and the
+//!             header says so: all in the first txg
 //! replayed    each record in a transaction of its own; the header that its txg writes has the
 //!             number of the last record up to that txg
 //! emptied     when all is durable, one task frees the blocks and empties the header
@@ -18,6 +19,7 @@
 //! log that was replayed to its end has none left, and is emptied when its dataset is opened.
 
 use super::super::LivePool;
+use super::super::clones::BLOCK_CLONING;
 use super::super::shared::TaskCx;
 use super::claimed::NotReplayed;
 use super::heads::readable_heads;
@@ -27,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::open::Pool;
 use dmu::Objset;
 use dsl::Dataset;
-use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
+use ondisk::zil::{CHECKSUM_SEQ_WORD, Record};
 use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
 use vdev::Heal;
 use zil::{Log, LogEnd, is_locked};
@@ -43,6 +45,8 @@ pub(in super::super) struct Claim {
     name: String,
     /// What the first txg writes as its header; `None`: an earlier import wrote one.
     header: Option<ZilHeader>,
+    /// Blocks of other files that its records clone, once for each.
+    cloned: Vec<BlkPtr>,
     /// The first txg.
     txg: u64,
 }
@@ -61,23 +65,25 @@ pub(in super::super) fn why_not_replayed(
     objset: &Objset,
 ) -> Option<NotReplayed> {
     let unwritten = |why: String| Some(NotReplayed::Unwritten(why));
+    if objset.phys().zil.log.is_hole() {
+        return None;
+    }
+    if let Some(why) = why_not_cloned(pool, objset) {
+        return Some(why);
+    }
     // That of a locked dataset is replayed when its key is loaded.
-    if objset.phys().zil.log.is_hole() || is_locked(objset) {
+    if is_locked(objset) {
         return None;
     }
     let log = Log::read_after(objset, pool.uberblock().txg);
     let mut settings = Settings::new(pool.uberblock().txg);
     let mut pending = log.pending(settings.synced);
-    let Some(first) = pending.next() else {
+    if pending.next().is_none() {
         // What cannot be decoded was written, and may say anything.
         return match &log.end {
             LogEnd::Damaged(e) => Some(NotReplayed::Damaged(format!("its first block: {e}"))),
             _ => None,
         };
-    };
-    // Looking shows them; to write them takes counts of blocks that are cloned.
-    if first.kind == TxType::CLONE_RANGE || pending.any(|r| r.kind == TxType::CLONE_RANGE) {
-        return unwritten("it clones blocks, which is not written yet".to_owned());
     }
     let stored = match pool.dsl().stored(dataset) {
         Ok(stored) => stored,
@@ -95,6 +101,40 @@ pub(in super::super) fn why_not_replayed(
         Ok((_, report)) => NotReplayed::met(&report),
         Err(e) => Some(NotReplayed::Damaged(e.to_string())),
     }
+}
+
+/// Why blocks that the records of a log clone cannot be. `None`: they can, or there are none.
+fn why_not_cloned(pool: &Pool, objset: &Objset) -> Option<NotReplayed> {
+    let synced = pool.uberblock().txg;
+    let log = Log::read_clear(objset, Some(synced));
+    let cloned = cloned_by(&log);
+    if cloned.is_empty() {
+        return None;
+    }
+    let damaged = |why: &str| Some(NotReplayed::Damaged(why.to_owned()));
+    match () {
+        () if cloned.iter().any(BlkPtr::is_dedup) => {
+            let why = "it clones deduplicated blocks, which is not written yet";
+            Some(NotReplayed::Unwritten(why.to_owned()))
+        }
+        () if pool.features().count(BLOCK_CLONING).is_none() => {
+            damaged("it clones blocks, and the pool does not have the feature")
+        }
+        () if cloned.iter().any(|bp| bp.logical_birth() > synced || !is_on_vdevs(pool, bp)) => {
+            damaged("it clones blocks that are not in the pool")
+        }
+        () => None,
+    }
+}
+
+/// Whether a block lies on vdevs of the pool.
+fn is_on_vdevs(pool: &Pool, bp: &BlkPtr) -> bool {
+    let tops = &pool.config().vdev_tree.children;
+    bp.dvas().all(|(_, dva)| {
+        let top = tops.iter().find(|top| top.id == u64::from(dva.vdev()));
+        let end = dva.offset().saturating_add(dva.asize());
+        top.is_some_and(|top| top.asize.is_some_and(|size| end <= size))
+    })
 }
 
 /// The logs of a pool that are not empty, after what no space map knows of them was taken from the
@@ -116,7 +156,7 @@ pub(in super::super) fn claims(
         let has_pending = log.pending(txg - 1).next().is_some();
         if before.claim_txg != 0 {
             if has_pending && !is_locked(&objset) {
-                out.push(Claim { name, header: None, txg });
+                out.push(Claim { name, header: None, cloned: Vec::new(), txg });
             }
             continue;
         }
@@ -130,7 +170,8 @@ pub(in super::super) fn claims(
         if is_locked(&objset) {
             complete(&objset, &log, txg, reader);
         }
-        out.push(Claim { name, header: Some(claimed(&log, txg)), txg });
+        let header = Some(claimed(&log, txg));
+        out.push(Claim { name, header, cloned: cloned_by(&log), txg });
     }
     Ok(out)
 }
@@ -176,6 +217,13 @@ fn blocks_of(log: &Log, txg: u64) -> Vec<BlkPtr> {
     chain.chain(records.filter_map(|r| claimed_block(r, txg))).collect()
 }
 
+/// The blocks of other files that the records of a log clone, also the records that are in the
+/// pool: what empties the log gives up a reference for each.
+fn cloned_by(log: &Log) -> Vec<BlkPtr> {
+    let records = log.blocks.iter().flat_map(|b| &b.records);
+    records.flat_map(Record::cloned).copied().collect()
+}
+
 /// The header of a log that is claimed in `txg`.
 fn claimed(log: &Log, txg: u64) -> ZilHeader {
     let last_block = log.blocks.last().map_or(0, |b| b.seq);
@@ -193,13 +241,15 @@ fn claimed(log: &Log, txg: u64) -> ZilHeader {
 /// without these headers is.
 pub(in super::super) struct NewHeaders {
     headers: Vec<(String, ZilHeader)>,
+    /// Blocks that get a reference.
+    cloned: Vec<BlkPtr>,
     txg: u64,
 }
 
 impl TaskCx<'_> {
     /// Writes what the import claimed.
     pub(in super::super) fn write_claims(&self, claims: &NewHeaders) -> Result<()> {
-        let NewHeaders { headers, txg } = claims;
+        let NewHeaders { headers, cloned, txg } = claims;
         if headers.is_empty() {
             return Ok(());
         }
@@ -208,6 +258,7 @@ impl TaskCx<'_> {
             return Err(Error::Inconsistent { what });
         }
         self.touch();
+        cloned.iter().for_each(|bp| self.shared.clones.add(bp));
         for (name, header) in headers {
             let dataset = self.datasets().by_name(name)?;
             let objset = self.datasets().objset(&dataset)?;
@@ -222,7 +273,8 @@ impl LivePool {
     pub(in super::super) fn new_log_headers(&self) -> NewHeaders {
         let headers = self.claims.iter().filter_map(|c| Some((c.name.clone(), c.header?)));
         let txg = self.claims.first().map_or(0, |claim| claim.txg);
-        NewHeaders { headers: headers.collect(), txg }
+        let cloned = self.claims.iter().flat_map(|c| c.cloned.iter().copied()).collect();
+        NewHeaders { headers: headers.collect(), cloned, txg }
     }
 
     /// Makes the claims of an import durable. It is the first change of the pool.

@@ -30,7 +30,7 @@ Files must exist: `truncate -s 1G FILE` makes one. A disk may also be elsewhere:
 nbds://…, nbd+unix:///EXPORT?socket=PATH, or in a store of objects: s3://BUCKET/PREFIX, gs://…,
 az://…, dir:///FOLDER, which `zinc far create` makes.
 The pool has all features enabled that zinc makes use of; -o feature@NAME=enabled adds one
-(head_errlog and three more can be), -d leaves all out. It is known by its name until `zinc zpool
+(head_errlog and four more can be), -d leaves all out. It is known by its name until `zinc zpool
 export` gives it up; -o cachefile= says where it is remembered: nothing for the usual place, none,
 or a file for `zinc zpool import -c`.")]
 pub struct Args {

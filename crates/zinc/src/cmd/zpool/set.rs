@@ -39,7 +39,7 @@ pub struct Set {
 #[command(
     disable_version_flag = true,
     after_help = "\
-head_errlog and three more features can be enabled with `zinc zpool set`."
+head_errlog and four more features can be enabled with `zinc zpool set`."
 )]
 pub struct Upgrade {
     #[command(flatten)]
