@@ -14,6 +14,8 @@
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "promise/devices.rs"]
+mod devices;
 #[path = "promise/many.rs"]
 mod many;
 
@@ -78,6 +80,8 @@ struct RunOptions {
     is_restless: bool,
     /// `sync=always`.
     is_always: bool,
+    /// What is written to a file is promised at once, as with `O_SYNC`.
+    is_o_sync: bool,
 }
 
 /// Of datasets whose logs are claimed without it.
@@ -113,8 +117,14 @@ fn put(content: &mut Vec<u8>, at: usize, data: &[u8]) {
     content[at..][..data.len()].copy_from_slice(data);
 }
 
-/// One change of a file, or of the volume; what the state is after it.
-fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut State) {
+/// One change of a file, or of the volume; what the state is after it. Returns the file whose
+/// content it changed.
+fn change(
+    fs: &Filesystem,
+    volume: &Volume,
+    rng: &mut testkit::Rng,
+    state: &mut State,
+) -> Option<(String, u64)> {
     let root = fs.root_object();
     let mut bytes = |most: u64| -> Vec<u8> {
         let n = rng.below(most) + 1;
@@ -127,13 +137,13 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
         let at = at * 10;
         volume.write_at(at, &data).unwrap();
         put(state.get_mut("").unwrap(), at as usize, &data);
-        return;
+        return None;
     }
     let Some(entry) = fs.root().unwrap().lookup(name.as_bytes()).unwrap() else {
         let new = NewFile::new(NewKind::File, 0o644, NOW);
         fs.create(root, name.as_bytes(), &new).unwrap();
         state.insert(name, Vec::new());
-        return;
+        return None;
     };
     let file = entry.object;
     match what {
@@ -158,8 +168,10 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
         _ => {
             let content = state.get_mut(&name).unwrap();
             change_content(fs, file, content, (what, at), &data, rng);
+            return Some((name, file));
         }
     }
+    None
 }
 
 /// The same, where it is the content of one file.
@@ -238,7 +250,7 @@ struct Site {
 }
 
 fn site(rt: &rt::Rt, seed: u64, shape: Shape, how: RunOptions) -> Site {
-    let RunOptions { key, is_restless, is_always } = how;
+    let RunOptions { key, is_restless, is_always, .. } = how;
     let disks = SimDisks::new(rt);
     let first_log = shape.devices() - shape.log_devices();
     let disk = |n| {
@@ -279,7 +291,7 @@ fn site(rt: &rt::Rt, seed: u64, shape: Shape, how: RunOptions) -> Site {
 }
 
 fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
-    let RunOptions { key, is_restless, is_always } = how;
+    let RunOptions { key, is_restless, is_always, is_o_sync } = how;
     let rt = rt::Rt::simulated(seed);
     let Site { disks: site, pool, fs, volume } = self::site(&rt, seed, shape, how);
     site.record();
@@ -293,13 +305,19 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], how: RunOptions) -> Run {
     let (mut made, mut promises) = (vec![0], vec![(0, 0, None)]);
     for step in steps {
         let mut rng = testkit::Rng::new(*step);
-        change(&fs, &volume, &mut rng, &mut state);
+        let written = change(&fs, &volume, &mut rng, &mut state);
+        if let Some((_, file)) = written.as_ref().filter(|_| is_o_sync) {
+            fs.sync(*file).unwrap();
+        }
         states.push(state.clone());
         made.push(site.events());
         let last = states.len() - 1;
         if is_always {
             promises.push((site.events(), last, None));
             continue;
+        }
+        if let Some((name, _)) = written.filter(|_| is_o_sync) {
+            promises.push((site.events(), last, Some(name)));
         }
         match rng.below(12) {
             0..3 => {
@@ -653,7 +671,19 @@ fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
     }
 }
 
-/// What programs do that open files with `O_SYNC`.
+/// What programs do that open files with `O_SYNC`: names, and other files, are promised now and
+/// then only.
+#[test]
+fn what_is_written_with_o_sync_is_promised() {
+    for (seed, shape) in (54..).zip([Shape::Disk, Shape::DiskAndLog]) {
+        testkit::shrinking_seed(seed, STEPS, |steps| {
+            let how = RunOptions { is_o_sync: true, ..RunOptions::default() };
+            let run = run_with(seed, shape, steps, how);
+            sweep(&run, 13, 5, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        });
+    }
+}
+
 #[test]
 fn with_sync_always_each_change_is_promised() {
     for (seed, shape) in (50..).zip([Shape::Disk, Shape::DiskAndLog]) {
