@@ -36,6 +36,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use testkit::KernelJudge;
 
 /// Smallest devices there can be: the machine is emulated.
 const DEVICE_BYTES: u64 = 128 << 20;
@@ -143,7 +144,7 @@ fn look(name: &str) -> String {
 /// Runs a script in the machine, with the devices of the pools in turn; whether it succeeded. What
 /// it puts into its `/out` is then in `out`.
 fn run_job(
-    judge: &Path,
+    judge: &KernelJudge,
     job: &Path,
     script: &str,
     out: Option<&Path>,
@@ -157,7 +158,7 @@ fn run_job(
 
 /// The same with the images of this number of pools.
 fn run_job_on(
-    judge: &Path,
+    judge: &KernelJudge,
     job: &Path,
     script: &str,
     out: Option<&Path>,
@@ -166,9 +167,7 @@ fn run_job_on(
 ) -> bool {
     fs::create_dir_all(job).unwrap();
     fs::write(job.join("run.sh"), script).unwrap();
-    let mut command = Command::new(judge.join("run-job"));
-    let seconds = SECONDS_OF_A_POOL * pools;
-    command.args(["--timeout", &seconds.to_string()]);
+    let mut command = judge.machine(SECONDS_OF_A_POOL * pools);
     if let Some(out) = out {
         command.arg("--out").arg(out);
     }
@@ -176,13 +175,14 @@ fn run_job_on(
     command.status().expect("run-job runs").success()
 }
 
-fn same(judge: &Path, ours: &Path, theirs: &Path) -> bool {
-    let status = Command::new(judge.join("manifest-diff")).arg(ours).arg(theirs).status();
+fn same(judge: &KernelJudge, ours: &Path, theirs: &Path) -> bool {
+    let status =
+        Command::new(judge.programs().join("manifest-diff")).arg(ours).arg(theirs).status();
     status.expect("manifest-diff runs").success()
 }
 
 /// Judges several pools in one run of the machine; what is wrong.
-fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<String> {
+fn judge(judge: &KernelJudge, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<String> {
     let out = work.join("out");
     for (bench, dir) in &pools {
         describe(bench, &dir.join("ours.json"));
@@ -211,15 +211,15 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
     wrong
 }
 
-/// The folder of the judge's programs, which has a machine.
-fn machine() -> PathBuf {
-    let program = testkit::KernelJudge::find().programs().to_owned();
+/// The judge, which has a machine.
+fn machine() -> KernelJudge {
+    let judge = KernelJudge::find();
     let cache = std::env::var_os("ZFS_JUDGE_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
     let is_built = cache.is_some_and(|c| c.join("root.img").is_file());
     assert!(is_built, "this needs the kernel judge's machine (../shared/judge/build-vm)");
-    program
+    judge
 }
 
 #[test]

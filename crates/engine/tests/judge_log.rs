@@ -606,9 +606,9 @@ fn what_the_kernel_logged_is_replayed_here() {
                 bash /judge/import-check.sh\n";
     for (script, keep) in [(KERNEL, true), (look, false)] {
         fs::write(job.join("run.sh"), script).unwrap();
-        let mut run = Command::new(judge.programs().join("run-job"));
+        let mut run = judge.machine(600);
         run.args(["--snapshot"].iter().filter(|_| !keep));
-        run.args(["--timeout", "600", "--out"]).arg(&out).arg(&job).args(&images);
+        run.arg("--out").arg(&out).arg(&job).args(&images);
         assert!(run.status().unwrap().success());
     }
     bench.devices = images.iter().map(load).collect();

@@ -77,16 +77,10 @@ fn succeeds(command: &mut Command) -> bool {
     command.status().unwrap_or_else(|e| panic!("{command:?}: {e}")).success()
 }
 
-/// The folder of the judge's programs.
-fn program() -> PathBuf {
-    let program = testkit::shared_dir().map(|d| d.join("judge/run-job")).filter(|p| p.is_file());
-    program.expect("this needs the kernel judge (../shared/judge)")
-}
-
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge repairs"]
 fn the_kernel_accepts_what_was_repaired() {
-    let run_job = program();
+    let judge = testkit::KernelJudge::find();
     let dir = tempfile::Builder::new().prefix("judge-repairs").tempdir().unwrap();
     let (kept, job, out) =
         (dir.path().join("kept"), dir.path().join("job"), dir.path().join("out"));
@@ -104,10 +98,9 @@ fn the_kernel_accepts_what_was_repaired() {
         assert!(succeeds(&mut pack), "{pack:?}");
     }
     fs::write(job.join("run.sh"), RUN).unwrap();
-    let seconds = (SECONDS_OF_A_POOL * pools.len()).to_string();
-    let mut judge = Command::new(run_job);
-    judge.args(["--timeout", &seconds, "--out"]).arg(&out).arg(&job);
-    let is_content = succeeds(&mut judge);
+    let mut machine = judge.machine(SECONDS_OF_A_POOL * pools.len());
+    machine.arg("--out").arg(&out).arg(&job);
+    let is_content = succeeds(&mut machine);
     for pool in &pools {
         let archive = out.join(format!("{}.tgz", pool.file_name().unwrap().to_str().unwrap()));
         let mut unpack = Command::new("tar");
