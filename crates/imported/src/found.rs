@@ -2,12 +2,13 @@
 
 use crate::entry::real;
 use crate::{Known, KnownPools, LookError};
-use engine::devices::{is_far, open_to_read};
+use engine::devices::{DeviceSource, is_far, open_to_read};
 use engine::pools::{Absence, CandidateState, EarlierState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A pool that was found.
 pub struct Found {
@@ -172,7 +173,7 @@ impl Found {
 }
 
 /// Whether a pool lies on other devices than the known pool with its guid.
-fn is_elsewhere(candidate: &Candidate, known: &Known, elsewhere: &[PathBuf]) -> bool {
+fn is_elsewhere(candidate: &Candidate, known: &Known, elsewhere: &SearchOptions) -> bool {
     let here: BTreeSet<PathBuf> = candidate.leaves.values().map(|l| real(&l.path)).collect();
     let named: BTreeSet<PathBuf> = known.paths().iter().map(|path| real(path)).collect();
     if here.is_subset(&named) {
@@ -195,7 +196,7 @@ struct SearchResult {
     denied: Option<PathBuf>,
 }
 
-fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<SearchResult> {
+fn seek(known: &Known, elsewhere: &SearchOptions) -> engine::Result<SearchResult> {
     let (mut there, mut denied) = (Vec::new(), None);
     for path in known.paths() {
         if is_far(&path) {
@@ -209,10 +210,11 @@ fn seek(known: &Known, elsewhere: &[PathBuf]) -> engine::Result<SearchResult> {
             Err(_) => {}
         }
     }
-    let first = if there.is_empty() { None } else { in_places(&there, known)? };
+    let source = &elsewhere.source;
+    let first = if there.is_empty() { None } else { in_places(&there, source, known)? };
     let (candidate, is_wider) = match first {
         Some(candidate) if is_whole(&candidate, known) => (Some(candidate), false),
-        first => match in_places(&wider(&known.paths(), elsewhere), known)? {
+        first => match in_places(&wider(&known.paths(), &elsewhere.paths), source, known)? {
             Some(found) => (Some(found), true),
             None => (first, false),
         },
@@ -231,8 +233,8 @@ fn is_whole(candidate: &Candidate, known: &Known) -> bool {
 }
 
 /// A known pool's devices, wherever they are now: where they were, in the folders they were in,
-/// with disks the usual places, and these folders.
-pub fn look_for(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError> {
+/// with disks the usual places, and the places of this search, whose source opens them.
+pub fn look_for(known: Known, elsewhere: &SearchOptions) -> Result<Found, LookError> {
     let found = look_for_any(known, elsewhere)?;
     match (found.candidate.state(), found.listed.known()) {
         (CandidateState::Destroyed, Some(known)) => {
@@ -243,7 +245,7 @@ pub fn look_for(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError>
 }
 
 /// The same, also when the pool was destroyed.
-pub fn look_for_any(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError> {
+pub fn look_for_any(known: Known, elsewhere: &SearchOptions) -> Result<Found, LookError> {
     let SearchResult { candidate, is_wider, denied } = seek(&known, elsewhere)?;
     let name = || known.name().to_owned();
     let candidate = match (candidate, denied) {
@@ -259,7 +261,7 @@ pub fn look_for_any(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookEr
 
 /// None of a known pool's devices is where it was, nor anywhere near: the entry is left over.
 #[must_use]
-pub fn is_gone(known: &Known, elsewhere: &[PathBuf]) -> bool {
+pub fn is_gone(known: &Known, elsewhere: &SearchOptions) -> bool {
     seek(known, elsewhere).is_ok_and(|sought| {
         let is_left = |c: &Candidate| c.state() != CandidateState::Destroyed;
         sought.denied.is_none() && !sought.candidate.as_ref().is_some_and(is_left)
@@ -267,7 +269,11 @@ pub fn is_gone(known: &Known, elsewhere: &[PathBuf]) -> bool {
 }
 
 /// The pool in these places. Those that cannot be read are left out.
-fn in_places(places: &[PathBuf], known: &Known) -> engine::Result<Option<Candidate>> {
+fn in_places(
+    places: &[PathBuf],
+    source: &Arc<dyn DeviceSource>,
+    known: &Known,
+) -> engine::Result<Option<Candidate>> {
     let readable = |p: &&PathBuf| match p.is_dir() {
         true => std::fs::read_dir(p).is_ok(),
         false => is_far(p) || open_to_read(p).is_ok(),
@@ -276,7 +282,7 @@ fn in_places(places: &[PathBuf], known: &Known) -> engine::Result<Option<Candida
     if paths.is_empty() {
         return Ok(None);
     }
-    let found = scan(&SearchOptions { paths, leaves_out: true, ..SearchOptions::default() })?;
+    let found = scan(&SearchOptions { paths, source: Arc::clone(source), leaves_out: true })?;
     let all = Candidate::group(&known.owned(found));
     // The guid of a pool is another after `zpool reguid`; those of its devices stay. That may have
     // ended before the new one was written down.
@@ -291,12 +297,13 @@ fn in_places(places: &[PathBuf], known: &Known) -> engine::Result<Option<Candida
 
 /// Devices of a pool that were not among the places searched, but are where its labels say.
 #[must_use]
-pub fn left_aside(candidate: &Candidate) -> Vec<PathBuf> {
+pub fn left_aside(candidate: &Candidate, source: &Arc<dyn DeviceSource>) -> Vec<PathBuf> {
     let missing = candidate.missing(&candidate.tree, u64::MAX);
     let absent = missing.into_iter().filter(|m| m.absence == Absence::NotFound);
     let named = absent.filter_map(|m| Some((m.guid, PathBuf::from(m.path?))));
     let is_there = |(guid, path): &(u64, PathBuf)| {
-        let search = SearchOptions { paths: vec![path.clone()], ..SearchOptions::default() };
+        let (paths, source) = (vec![path.clone()], Arc::clone(source));
+        let search = SearchOptions { paths, source, leaves_out: false };
         let found = if path.is_absolute() { scan(&search).unwrap_or_default() } else { Vec::new() };
         let of_pool = |c: &Candidate| c.config.pool_guid == candidate.config.pool_guid;
         Candidate::group(&found).iter().any(|c| of_pool(c) && c.leaves.contains_key(guid))

@@ -42,7 +42,7 @@ pub use warnings::Warnings;
 use engine::datasets::pool_of;
 use engine::live::cache_config;
 use engine::pools::error_counts;
-use engine::{LivePool, Pool};
+use engine::{LivePool, Pool, SearchOptions};
 use file::CacheFile;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ impl Cachefile {
 pub struct KnownPools<'a> {
     folder: Option<PathBuf>,
     notify: Box<dyn Fn(&Notice<'_>) + 'a>,
-    /// The folders where devices may be that are not where they were.
-    elsewhere: Vec<PathBuf>,
+    /// Where devices may be that are not where they were, and what opens them.
+    elsewhere: SearchOptions,
 }
 
 impl<'a> KnownPools<'a> {
@@ -90,19 +90,20 @@ impl<'a> KnownPools<'a> {
     /// is known, and none can be remembered. `notify` gets what a user should know.
     #[must_use]
     pub fn in_folder(folder: Option<PathBuf>, notify: impl Fn(&Notice<'_>) + 'a) -> Self {
-        Self { folder, notify: Box::new(notify), elsewhere: Vec::new() }
+        Self { folder, notify: Box::new(notify), elsewhere: SearchOptions::default() }
     }
 
-    /// Devices that are not where they were are looked for in these folders too.
+    /// Devices are opened by the source of this search, and those that are not where they were are
+    /// looked for in its places too.
     #[must_use]
-    pub fn searched_in(mut self, folders: Vec<PathBuf>) -> Self {
-        self.elsewhere = folders;
+    pub fn searched_by(mut self, elsewhere: SearchOptions) -> Self {
+        self.elsewhere = elsewhere;
         self
     }
 
-    /// These folders.
+    /// That search.
     #[must_use]
-    pub fn elsewhere(&self) -> &[PathBuf] {
+    pub fn elsewhere(&self) -> &SearchOptions {
         &self.elsewhere
     }
 

@@ -12,6 +12,7 @@ use engine::features::VERSION_FEATURES;
 use engine::live::ImportOptions;
 use engine::pools::{Choice, Destroyed, PoolSearch, Waiter, open_when_free, scan};
 use engine::{Candidate, LivePool, Rt, SearchOptions};
+use std::sync::Arc;
 
 /// Where a pool is looked for that is not known, when no places are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,8 @@ impl KnownPools<'_> {
     ) -> Result<Found, LookError> {
         if search.paths.is_empty() {
             if let Some(known) = self.find(name) {
-                return look_for(known, self.elsewhere());
+                let (paths, source) = (self.elsewhere().paths.clone(), Arc::clone(&search.source));
+                return look_for(known, &SearchOptions { paths, source, leaves_out: true });
             }
             if scope == SearchScope::Known {
                 return Err(LookError::NotKnown { name: pool_of(name).to_owned() });

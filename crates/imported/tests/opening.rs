@@ -1,6 +1,7 @@
 //! Opening pools for writing by their names, as a program does that has a list of known pools.
 #![allow(clippy::unwrap_used)]
 
+use engine::devices::{AnyDevices, DeviceError, DeviceRef, DeviceSource, WriteDeviceRef};
 use engine::live::ImportOptions;
 use engine::pools::{Busy, ByName, WaitUpTo, Waiter, wait_for_writers};
 use engine::{Create, Error, ErrorKind, Hint, LivePool, NewPool, OpenOptions, Place, Rt};
@@ -8,7 +9,7 @@ use engine::{Result, SearchOptions};
 use imported::{Cachefile, Found, Known, KnownPools, LookError, Opening, SearchScope};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 const SIZE: u64 = 64 << 20;
@@ -88,6 +89,32 @@ impl Waiter<LookError> for Patient {
         self.0.send(busy.holder().map(|process| process.pid)).unwrap();
         Ok(())
     }
+}
+
+/// The devices of this machine, and the names of those that were opened.
+#[derive(Default)]
+struct Opened(AnyDevices, Mutex<Vec<PathBuf>>);
+
+impl DeviceSource for Opened {
+    fn open(&self, name: &Path) -> std::result::Result<DeviceRef, DeviceError> {
+        self.1.lock().unwrap().push(name.to_owned());
+        self.0.open(name)
+    }
+
+    fn claim(&self, name: &Path) -> std::result::Result<WriteDeviceRef, DeviceError> {
+        self.0.claim(name)
+    }
+}
+
+/// So that a caller learns which of them were slow.
+#[test]
+fn devices_of_a_known_pool_are_opened_by_the_source_of_the_search() {
+    let place = Folder::new();
+    place.known("tank", "a", false);
+    let source = Arc::<Opened>::default();
+    let search = SearchOptions { source: Arc::clone(&source) as _, ..SearchOptions::default() };
+    place.list().by_name("tank", &search, SearchScope::Known).unwrap();
+    assert_eq!(*source.1.lock().unwrap(), [place.at("a")]);
 }
 
 #[test]

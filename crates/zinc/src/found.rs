@@ -2,7 +2,7 @@
 //! have pools which are not known, and the words for what is not found.
 
 use crate::failure::Failure;
-use crate::places::{candidates, import_places, searched};
+use crate::places::{candidates, elsewhere, searched, warn_of_slow};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{foreign_servers, known};
@@ -64,7 +64,10 @@ pub fn all(
 
 /// A known pool's devices, wherever they are now.
 pub fn look_for(session: &Session, known: Known) -> Result<Found, Failure> {
-    Ok(imported::look_for(known, &import_places(session, &[]))?)
+    let search = elsewhere(session);
+    let found = imported::look_for(known, &search);
+    warn_of_slow(session, &search);
+    Ok(found?)
 }
 
 /// Why a pool that was found could not be opened. With too few devices it can be shown all the

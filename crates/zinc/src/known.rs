@@ -4,7 +4,7 @@
 //! `XDG_STATE_HOME`. See decision 0014.
 
 use crate::failure::{Failure, system_text};
-use crate::places::import_places;
+use crate::places::elsewhere;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::pool_of;
@@ -35,7 +35,7 @@ fn folder(session: &Session) -> Option<PathBuf> {
 /// The pools that this user knows.
 pub fn pools(session: &Session) -> KnownPools<'_> {
     let notify = |notice: &Notice<'_>| print_notice(session, notice);
-    KnownPools::in_folder(folder(session), notify).searched_in(import_places(session, &[]))
+    KnownPools::in_folder(folder(session), notify).searched_by(elsewhere(session))
 }
 
 /// Whether the pool that `name` (anything in it) belongs to was imported with `-o readonly=on`.

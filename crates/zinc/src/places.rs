@@ -27,11 +27,22 @@ pub fn searched<T, E>(
     let paths = search.iter().map(|p| session.path(p)).collect();
     let options = SearchOptions { paths, source: session.devices(), leaves_out: false };
     let found = look(&options)?;
-    for (path, took) in options.source.take_slow() {
+    warn_of_slow(session, &options);
+    Ok(found)
+}
+
+/// Says which devices were slow to answer.
+pub fn warn_of_slow(session: &Session, search: &SearchOptions) {
+    for (path, took) in search.source.take_slow() {
         let (path, seconds) = (path.display(), took.as_secs());
         ui::note(session, &format!("warning: {path} took {seconds} seconds to answer"));
     }
-    Ok(found)
+}
+
+/// The search for devices of known pools that are not where they were.
+pub fn elsewhere(session: &Session) -> SearchOptions {
+    let paths = import_places(session, &[]);
+    SearchOptions { paths, source: session.devices(), leaves_out: true }
 }
 
 /// The places to search for pools to import, from the folder of whom it is done for.

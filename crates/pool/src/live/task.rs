@@ -1,5 +1,5 @@
-//! What a sync task can do: the MOS in syncing context. The object sets of datasets that it makes
-//! are in `new_sets.rs`.
+//! Sync tasks: how they are run, and what one can do, with the MOS in syncing context. The object
+//! sets of datasets that it makes are in `new_sets.rs`.
 //!
 //! # Theory
 //!

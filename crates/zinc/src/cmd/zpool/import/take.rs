@@ -8,7 +8,7 @@ use crate::cmd::zpool::{listed, settings};
 use crate::failure::Failure;
 use crate::found;
 use crate::live::{self, LiveOptions, Tuning, invocation, print_txgs};
-use crate::places::{candidates, import_places};
+use crate::places::{candidates, elsewhere, import_places};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{host, known, local_time, queue, stored_only, ui};
@@ -89,8 +89,7 @@ impl Args {
         let mut out = Vec::new();
         for known in known::read(session, &session.path(file))? {
             let found = match self.destroyed {
-                true => imported::look_for_any(known, &import_places(session, &[]))
-                    .map_err(Failure::from),
+                true => imported::look_for_any(known, &elsewhere(session)).map_err(Failure::from),
                 false => found::look_for(session, known),
             };
             match found {
@@ -317,7 +316,7 @@ fn not_set(doing: &str, e: Error) -> Failure {
 
 /// Says which devices of a pool were not among the places that were searched.
 fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
-    for path in imported::left_aside(candidate) {
+    for path in imported::left_aside(candidate, &session.devices()) {
         let note = format!(
             "note: '{name}' was imported without {}, which is a device of it: -d named other \
              places\n",
