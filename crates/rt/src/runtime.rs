@@ -29,7 +29,7 @@ use core::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The handle; cheap to clone.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub struct Rt(Inner);
 
 #[derive(Clone)]
 enum Inner {
-    Real(Arc<timer::Timers>),
+    Real(&'static timer::Timers),
     Sim(Arc<World>),
 }
 
@@ -45,10 +45,10 @@ impl Rt {
     /// The operating system's time, threads and randomness.
     #[must_use]
     pub fn real() -> Self {
-        // One for the process, so that asking for it costs nothing; its only state is the timers
-        // not yet due.
-        static REAL: OnceLock<Rt> = OnceLock::new();
-        REAL.get_or_init(|| Self(Inner::Real(Arc::default()))).clone()
+        // Of the process, so that asking for it and handing it on cost nothing, also where many
+        // threads do that for each block; the only state is the timers not yet due.
+        static TIMERS: timer::Timers = timer::Timers::new();
+        Self(Inner::Real(&TIMERS))
     }
 
     /// A simulation that this seed decides, with the calling thread as its first thread. It is over

@@ -9,19 +9,16 @@ use core::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// The function to call.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
 /// The timers not yet due.
-#[derive(Default)]
 pub(crate) struct Timers {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     /// By time, and then in the order they were added.
     due: BTreeMap<(Duration, u64), Callback>,
@@ -30,12 +27,16 @@ struct State {
 }
 
 impl Timers {
+    pub(crate) const fn new() -> Self {
+        let state = State { due: BTreeMap::new(), added: 0, started: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
     /// Calls `callback` after `delay`.
-    pub(crate) fn add(self: &Arc<Self>, delay: Duration, callback: Callback) {
+    pub(crate) fn add(&'static self, delay: Duration, callback: Callback) {
         let mut state = self.state.lock();
         if !state.started {
-            let timers = Arc::clone(self);
-            state.started = crate::thread::spawn("timer", move || timers.run()).is_ok();
+            state.started = crate::thread::spawn("timer", move || self.run()).is_ok();
         }
         let key = (RealClock.now().saturating_add(delay), state.added);
         state.added += 1;
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn callbacks_come_in_the_order_of_their_times() {
-        let timers = Arc::new(Timers::default());
+        static TIMERS: Timers = Timers::new();
         let (answers, inbox) = channel();
         let begin = RealClock.now();
         for (ms, mark) in [(30, 'c'), (0, 'a'), (15, 'b'), (15, 'B')] {
@@ -82,7 +83,7 @@ mod tests {
                 answers.send(mark).expect("receiver");
                 assert!(mark != 'a', "on purpose: a panic stops no other timer");
             });
-            timers.add(Duration::from_millis(ms), callback);
+            TIMERS.add(Duration::from_millis(ms), callback);
         }
         let got: String = inbox.iter().take(4).collect();
         assert_eq!(got, "abBc");

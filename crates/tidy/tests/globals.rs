@@ -36,7 +36,7 @@ const GLOBALS: [(&str, &str, &str); 20] = [
     ),
     ("crates/rt/src/clock.rs", "ORIGIN", "the beginning of the process's time"),
     ("crates/rt/src/os_random.rs", "SOURCE", "the system's source of randomness, open"),
-    ("crates/rt/src/runtime.rs", "REAL", "the operating system itself"),
+    ("crates/rt/src/runtime.rs", "TIMERS", "those of the operating system's time"),
     ("crates/rt/src/sim.rs", "LEFT", "a thread that panicked, in a simulation that is over"),
     ("crates/rt/src/sim.rs", "SELF", "the simulation that a thread is part of"),
     ("crates/rt/src/thread.rs", "MARK", "the kind of thread this is, for its pool's profiler"),
@@ -46,7 +46,7 @@ const GLOBALS: [(&str, &str, &str); 20] = [
 ];
 
 /// Types that can be changed through a shared reference.
-const CHANGEABLE: [&str; 10] = [
+const CHANGEABLE: [&str; 11] = [
     "Atomic",
     "Cell<",
     "Condvar",
@@ -56,6 +56,7 @@ const CHANGEABLE: [&str; 10] = [
     "Receiver<",
     "RwLock",
     "Sender<",
+    "Timers",
     "UnsafeCell",
 ];
 
