@@ -134,8 +134,17 @@ impl Gather {
     /// Submits everything.
     pub(crate) fn start(self) -> Pending {
         let began = self.rt.now();
-        let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
+        let only = self.read_only();
+        let is_done = only.is_some();
+        let slots = only.map_or_else(
+            || self.extents.iter().map(|_| Slot::Waiting).collect(),
+            |only| vec![only],
+        );
         let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: self.rt.condvar() });
+        if is_done {
+            let Self { rt, class, extents, queues, .. } = self;
+            return Pending { rt, class, began, extents, queues, shared, is_timed: false };
+        }
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
         let merging = self.queues.values().next().map(|q| q.read_merging());
         for merged in merge(&self.extents, Join::new(self.bulk, merging)) {
@@ -165,6 +174,18 @@ impl Gather {
         }
         let Self { rt, class, extents, queues, .. } = self;
         Pending { rt, class, began, extents, queues, shared, is_timed }
+    }
+
+    /// Reads on the calling thread what is one extent only, if the device allows that: there is
+    /// nothing to sort and to merge then, and readers of single blocks come here for each.
+    fn read_only(&self) -> Option<Slot> {
+        let [Extent { node, offset, len }] = self.extents[..] else { return None };
+        let read = self.queues.get(&node)?.read_here(self.class, offset, len as usize)?;
+        Some(match read {
+            Ok(buf) if buf.len() as u64 == len => Slot::Ready(buf),
+            Ok(_) => Slot::Again,
+            Err(e) => Slot::Failed(e),
+        })
     }
 
     fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>, is_timed: bool) {
