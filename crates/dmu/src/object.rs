@@ -1,6 +1,6 @@
 //! One object: its tree of blocks, read by block, by byte, and by what is allocated.
 
-use crate::ahead::{Access, Piece, Shape};
+use crate::ahead::{Access, Lead, Piece, ReadAhead, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
 use crate::refusal::InvalidChange;
@@ -378,10 +378,10 @@ impl Object {
         lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
     ) -> Result<()> {
         let bytes = out.len() as u64;
-        self.each_block(offset, bytes, &mut |start, bs, block| {
+        self.each_block(offset, bytes, &mut |(start, bs), block, copying| {
             let part = overlap(out, start, bs, offset);
             match block {
-                Ok(Some(b)) => copy_part(&b, start, offset, part),
+                Ok(Some(b)) => copy_part(&b, start, offset, part, copying),
                 Ok(None) => part.fill(0),
                 Err(e) => {
                     part.fill(0);
@@ -395,17 +395,13 @@ impl Object {
     /// Reads as [`Self::read_at`] does, and copies nothing: for loads that have no use for the
     /// bytes.
     pub fn touch(&self, offset: u64, bytes: u64) -> Result<()> {
-        let read = || self.each_block(offset, bytes, &mut |_, _, block| block.map(drop));
+        let read = || self.each_block(offset, bytes, &mut |_, block, _| block.map(drop));
         self.counted(bytes, read)
     }
 
-    /// Reads the blocks of a range; `each` is given where one begins, its size, and what was read.
-    fn each_block(
-        &self,
-        offset: u64,
-        bytes: u64,
-        each: &mut dyn FnMut(u64, u64, Result<Option<Arc<Block>>>) -> Result<()>,
-    ) -> Result<()> {
+    /// Reads the blocks of a range; `each` is given where one begins and its size, what was read,
+    /// and how it is best copied.
+    fn each_block(&self, offset: u64, bytes: u64, each: &mut EachBlock<'_>) -> Result<()> {
         let bs = self.attrs().block_size();
         if bs == 0 {
             return Err(self.error(ErrorKind::Tree("block size 0")));
@@ -416,28 +412,47 @@ impl Object {
         let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
         let last = end.div_ceil(bs);
         let mut first = offset / bs;
-        self.read_ahead(first, last - first);
+        let watch = self.read_ahead(first, last - first);
+        // Where nothing is read ahead, this thread reads all that is not in the cache.
+        let copying = if watch.is_some() { Copying::Whole } else { Copying::Pieces };
         while first < last {
             let n = per_batch.min(last - first);
-            for (blkid, block) in self.read_batch(first, n) {
-                each(blkid * bs, bs, block)?;
+            for (blkid, block) in self.read_watched(first, n, watch.as_ref()) {
+                each((blkid * bs, bs), block, copying)?;
             }
             first += n;
         }
         Ok(())
     }
 
-    /// Says that a user reads these blocks, and has read what is likely to be read next.
-    fn read_ahead(&self, first: u64, blocks: u64) {
-        let store = self.objset.store();
-        let Some(ahead) = store.ahead().filter(|_| self.is_of_users()) else { return };
+    /// Says that a user reads these blocks, and has read what is likely to be read next. Returns
+    /// what is to watch the read, where nothing is read ahead because that gains nothing.
+    fn read_ahead(&self, first: u64, blocks: u64) -> Option<(&ReadAhead, Arc<Lead>)> {
+        let ahead = self.objset.store().ahead().filter(|_| self.is_of_users())?;
         let dnode = self.attrs();
         let shape =
             Shape { block_bytes: dnode.block_size(), blocks: dnode.max_block.saturating_add(1) };
         let id = (self.objset.id(), self.number);
-        for piece in ahead.note(id, Access { first, blocks }, shape) {
+        let (pieces, barren) = ahead.note(id, Access { first, blocks }, shape);
+        for piece in pieces {
             let object = self.clone();
             ahead.send(Box::new(move || object.fetch(piece)));
+        }
+        Some((ahead, barren?))
+    }
+
+    /// [`Self::read_batch`], watched by what [`Self::read_ahead`] returned.
+    fn read_watched(
+        &self,
+        first: u64,
+        n: u64,
+        watch: Option<&(&ReadAhead, Arc<Lead>)>,
+    ) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
+        let read = || self.read_batch(first, n);
+        let bytes = self.dnode.block_size().saturating_mul(n);
+        match watch {
+            Some((ahead, barren)) => ahead.watch(barren, (n, bytes), read),
+            None => read(),
         }
     }
 
@@ -455,9 +470,10 @@ impl Object {
     /// Reads `n` data blocks from `first` in one submission.
     pub fn read_blocks(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
         let bytes = self.dnode.block_size().saturating_mul(n);
-        self.read_ahead(first, n);
+        let watch = self.read_ahead(first, n);
         // A batch that was read in part was read.
-        self.counted(bytes, || Ok(self.read_batch(first, n))).unwrap_or_default()
+        let read = || Ok(self.read_watched(first, n, watch.as_ref()));
+        self.counted(bytes, read).unwrap_or_default()
     }
 
     fn read_batch(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
@@ -622,26 +638,43 @@ fn overlap(out: &mut [u8], start: u64, bs: u64, offset: u64) -> &mut [u8] {
     out.get_mut(from..to).unwrap_or_default()
 }
 
-/// Bytes that are copied at a time out of a block. From 4 KiB on, the C library copies with one
-/// instruction (`rep movsb`), which takes up to four times as long on some AMD processors when
-/// another thread has just filled the block, as read-ahead does (`bench/write`).
+/// Is given a block of a range that is read: where it begins and its size, what was read, and how
+/// it is best copied.
+type EachBlock<'a> = dyn FnMut((u64, u64), Result<Option<Arc<Block>>>, Copying) -> Result<()> + 'a;
+
+/// How bytes are copied out of a block.
+///
+/// From 4 KiB on, the C library copies with one instruction (`rep movsb`), which takes half as long
+/// as copying in pieces when this thread has just filled the block, and up to four times as long on
+/// some AMD processors when another thread has, as read-ahead does (`bench/write`).
+#[derive(Clone, Copy)]
+enum Copying {
+    Whole,
+    Pieces,
+}
+
+/// Bytes of a piece.
 const COPY_BYTES: usize = 2048;
 
 /// Copies what the block at `start` has from `offset` on; behind its end are zeros.
-fn copy_part(block: &[u8], start: u64, offset: u64, part: &mut [u8]) {
+fn copy_part(block: &[u8], start: u64, offset: u64, part: &mut [u8], copying: Copying) {
     let from = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
     let bytes = block.get(from..).unwrap_or_default();
     let (filled, rest) = part.split_at_mut(bytes.len().min(part.len()));
     let bytes = &bytes[..filled.len()];
-    for (to, from) in filled.chunks_mut(COPY_BYTES).zip(bytes.chunks(COPY_BYTES)) {
-        to.copy_from_slice(from);
+    match copying {
+        Copying::Whole => filled.copy_from_slice(bytes),
+        Copying::Pieces => {
+            let pieces = filled.chunks_mut(COPY_BYTES).zip(bytes.chunks(COPY_BYTES));
+            pieces.for_each(|(to, from)| to.copy_from_slice(from));
+        }
     }
     rest.fill(0);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{copy_part, overlap};
+    use super::{Copying, copy_part, overlap};
 
     #[test]
     fn every_byte_of_a_read_is_of_one_block() {
@@ -649,13 +682,15 @@ mod tests {
         let blocks: [&[u8]; 3] = [b"01234567", b"89ab", b"ghijklmn"];
         for offset in 0..20u64 {
             for len in 0..=(24 - offset as usize) {
-                let mut out = vec![b'?'; len];
-                for (n, block) in (0..).zip(blocks) {
-                    let part = overlap(&mut out, n * 8, 8, offset);
-                    copy_part(block, n * 8, offset, part);
+                for copying in [Copying::Whole, Copying::Pieces] {
+                    let mut out = vec![b'?'; len];
+                    for (n, block) in (0..).zip(blocks) {
+                        let part = overlap(&mut out, n * 8, 8, offset);
+                        copy_part(block, n * 8, offset, part, copying);
+                    }
+                    let whole = b"0123456789ab\0\0\0\0ghijklmn";
+                    assert_eq!(out, whole[offset as usize..offset as usize + len]);
                 }
-                let whole = b"0123456789ab\0\0\0\0ghijklmn";
-                assert_eq!(out, whole[offset as usize..offset as usize + len]);
             }
         }
     }

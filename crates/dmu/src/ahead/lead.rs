@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Pieces in a row that gained nothing, after which a stream is only probed.
+/// Pieces in a row that gained nothing, after which nothing is read ahead of a stream until its
+/// reader has waited.
 const BARREN: u32 = 2;
 
 /// Statistics of the read-ahead.
@@ -96,6 +97,13 @@ impl Lead {
     /// Reading ahead gained nothing lately.
     pub(super) fn is_barren(&self) -> bool {
         self.state.lock().barren >= BARREN
+    }
+
+    /// Its reader had to wait where nothing was read ahead: another piece shows whether that gains
+    /// something by now.
+    pub(super) fn try_again(&self) {
+        let mut state = self.state.lock();
+        state.barren = state.barren.min(BARREN - 1);
     }
 
     /// A reader has come for a block.
@@ -221,7 +229,12 @@ mod tests {
         room.has_gained_nothing();
         drop(room);
         assert!(lead.is_barren());
+        lead.try_again();
+        assert!(!lead.is_barren());
+        drop(lead.reserve(1));
+        assert!(lead.is_barren(), "one piece is enough to see it again");
         lead.reserve(1).expect("room").fill(1);
+        drop(lead.reserve(1));
         assert!(!lead.is_barren());
     }
 }

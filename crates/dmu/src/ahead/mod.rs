@@ -22,7 +22,9 @@
 //! *It is done where it gains something.* What is in the cache already, or in the memory of the
 //! system, its reader gets as fast by itself, and on the same processor. A thread that reads a
 //! piece sees that it waited for nothing, and that computing took little ([`gains`]). After two
-//! such pieces the stream is only probed.
+//! such pieces nothing is read ahead of the stream. Its reader then looks at the clock before and
+//! after each of its reads ([`ReadAhead::watch`]): when one takes long, a piece is tried again. To
+//! try one every now and then would cost a thread each time.
 //!
 //! *State.* Streams belong to objects, by the numbers of set and object, and not to what is open:
 //! openers come and go, and several may read one object. Of [`OBJECTS_MAX`] objects at once, those
@@ -155,27 +157,48 @@ impl ReadAhead {
     }
 
     /// Blocks of object `id` (set and number) are about to be read. Returns what is to be read
-    /// ahead of that.
-    pub(crate) fn note(&self, id: (u64, u64), access: Access, shape: Shape) -> Vec<Piece> {
+    /// ahead of that, and the stream that they belong to when nothing is read ahead of it because
+    /// that gains nothing: then the read is to be [watched](Self::watch).
+    pub(crate) fn note(
+        &self,
+        id: (u64, u64),
+        access: Access,
+        shape: Shape,
+    ) -> (Vec<Piece>, Option<Arc<Lead>>) {
         let mut out = Vec::new();
         let bytes = self.max_bytes.load(Ordering::Relaxed).min(self.budget.cap_bytes / 2);
         let block = shape.block_bytes;
         let is_whole = access.blocks >= shape.blocks;
         if block == 0 || block > self.block_max.min(bytes) || access.blocks == 0 || is_whole {
-            return out;
+            return (out, None);
         }
         let max = bytes / block;
         let start = (START_BYTES / block).max(1).min(max);
         let pace =
             AheadLimits { start, max, piece: (PIECE_BYTES / block).max(1), end: shape.blocks };
         let now = self.threads.rt.now();
-        let has_room = {
+        let noted = {
             let mut shard = self.shard(id).lock();
             let streams = shard.streams(id);
             streams.note((access, now), (&pace, block), || Lead::new(&self.budget), &mut out)
         };
-        if !has_room {
+        if noted.lacks_room {
             self.end_older(now.saturating_sub(STALE));
+        }
+        (out, noted.barren)
+    }
+
+    /// A reader's own read of blocks of a stream that nothing is read ahead of.
+    pub(crate) fn watch<T>(
+        &self,
+        barren: &Lead,
+        (blocks, bytes): (u64, u64),
+        read: impl FnOnce() -> T,
+    ) -> T {
+        let began = self.threads.rt.now();
+        let out = read();
+        if takes_long(self.threads.rt.now().saturating_sub(began), blocks, bytes) {
+            barren.try_again();
         }
         out
     }
@@ -188,7 +211,7 @@ impl ReadAhead {
 
     /// Whether it was worth another thread to read these blocks since then. In a simulation always:
     /// its threads take no processor time that could be compared.
-    pub(crate) fn has_gained(&self, begun: &Begun, blocks: u32, bytes: u64) -> bool {
+    pub(crate) fn has_gained(&self, begun: &Begun, blocks: u64, bytes: u64) -> bool {
         let took = self.threads.rt.now().saturating_sub(begun.now);
         let cpu = self.threads.rt.thread_cpu().zip(begun.cpu);
         cpu.is_none_or(|(now, then)| gains((took, now.saturating_sub(then)), blocks, bytes))
@@ -261,10 +284,15 @@ pub(crate) struct Begun {
 
 /// Whether a thread that took `took` for these blocks, `cpu` of it computing, saved their reader
 /// some time: it waited, or had more to compute than a copy and a fast checksum.
-fn gains((took, cpu): (Duration, Duration), blocks: u32, bytes: u64) -> bool {
+fn gains((took, cpu): (Duration, Duration), blocks: u64, bytes: u64) -> bool {
     let has_waited = cpu < took * 7 / 8;
+    has_waited || takes_long(took, blocks, bytes)
+}
+
+/// Whether to read these blocks took longer than to look them up, verify and copy them.
+fn takes_long(took: Duration, blocks: u64, bytes: u64) -> bool {
     let copying = u128::from(bytes) * 1_000_000_000 / u128::from(QUICK_BYTES_PER_S);
-    has_waited || took.as_nanos() > (QUICK_BLOCK * blocks).as_nanos() + copying
+    took.as_nanos() > QUICK_BLOCK.as_nanos() * u128::from(blocks) + copying
 }
 
 impl Shard {

@@ -31,10 +31,6 @@ const EQUAL_STEPS: i64 = 3;
 /// Accesses that may overtake one of their stream. A reader that goes further is another one: at
 /// random places of a file it would often come to where a stream has been.
 const OVERTAKEN: u64 = 8;
-/// Of a stream that gains nothing this many pieces are passed over for each asked for, to
-/// notice where that ends.
-const PROBE_PIECES: u64 = 8;
-
 /// Blocks that were read: at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -68,6 +64,15 @@ impl AheadLimits {
     fn first(&self, blocks: u64) -> u64 {
         blocks.saturating_mul(2).min(self.start).max(blocks).min(self.max)
     }
+}
+
+/// What came of an access.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    /// The budget had too little room for what should be read ahead.
+    pub(super) lacks_room: bool,
+    /// The stream that the access belongs to, when reading ahead of it gains nothing.
+    pub(super) barren: Option<Arc<Lead>>,
 }
 
 /// Blocks to read ahead, by one thread.
@@ -186,35 +191,30 @@ impl Stream {
         }
     }
 
-    /// Takes room for what is to be read now; whether there was enough.
-    fn extend(&mut self, pace: &AheadLimits, block_bytes: u64, out: &mut Vec<Piece>) -> bool {
+    /// Takes room for what is to be read now.
+    fn extend(&mut self, pace: &AheadLimits, block_bytes: u64, out: &mut Vec<Piece>) -> Noted {
         let least = pace.first(self.at.blocks);
-        let probing = self.lead.is_barren();
-        if probing {
+        if self.lead.is_barren() {
             self.depth = least;
+            return Noted { barren: Some(Arc::clone(&self.lead)), ..Noted::default() };
         }
-        if self.distance() > if probing { 0 } else { self.depth / 2 } {
-            return true;
+        if self.distance() > self.depth / 2 {
+            return Noted::default();
         }
         let before = out.len();
         while let Some((ranges, count)) = self.next(pace) {
             let blocks: u64 = ranges.iter().map(|(_, blocks)| blocks).sum();
             let Some(room) = self.lead.reserve(blocks.saturating_mul(block_bytes)) else {
                 self.depth = (self.depth / 2).max(least);
-                return false;
+                return Noted { lacks_room: true, ..Noted::default() };
             };
             out.push(Piece { ranges, room });
             self.requested += count;
-            if probing {
-                let each = (blocks / count).max(1);
-                self.requested += pace.piece.saturating_mul(PROBE_PIECES) / each;
-                return true;
-            }
         }
         if out.len() > before {
             self.depth = self.depth.saturating_mul(2).min(pace.max);
         }
-        true
+        Noted::default()
     }
 }
 
@@ -228,15 +228,15 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Notes an access at the time `now` and adds to `out` what is to be read ahead of it. False
-    /// when the budget had too little room for that. `lead` makes the lead of a new stream.
+    /// Notes an access at the time `now` and adds to `out` what is to be read ahead of it. `lead`
+    /// makes the lead of a new stream.
     pub(super) fn note(
         &mut self,
         (a, now): (Access, Duration),
         (pace, block_bytes): (&AheadLimits, u64),
         lead: impl FnOnce() -> Arc<Lead>,
         out: &mut Vec<Piece>,
-    ) -> bool {
+    ) -> Noted {
         self.turn += 1;
         let (turn, is_late) = (self.turn, move |s: &Stream| s.progress(a) == Some(0));
         let on = |s: &Stream| s.progress(a).filter(|on| *on > 0);
@@ -257,7 +257,7 @@ impl Streams {
                 };
                 let pattern = self.recognize(a).filter(is_new);
                 self.remember(a);
-                let Some(pattern) = pattern else { return true };
+                let Some(pattern) = pattern else { return Noted::default() };
                 self.make_room();
                 let (at, depth) = (a, pace.first(a.blocks));
                 let (lead, requested) = (lead(), 0);
@@ -265,7 +265,7 @@ impl Streams {
                 self.streams.len() - 1
             }
         };
-        let Some(stream) = self.streams.get_mut(at) else { return true };
+        let Some(stream) = self.streams.get_mut(at) else { return Noted::default() };
         (stream.turn, stream.seen) = (turn, now);
         stream.extend(pace, block_bytes, out)
     }
@@ -468,21 +468,26 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_in_memory_is_only_probed() {
+    fn a_stream_in_memory_is_left_alone_until_its_reader_waits() {
         let mut reader = Reader::new(1 << 20);
         let budget = Arc::clone(&reader.budget);
-        let mut pieces = 0;
+        let (mut pieces, mut barren) = (0, None);
         for first in 0..900 {
             let access = (Access { first, blocks: 1 }, Duration::ZERO);
             let mut out = Vec::new();
-            reader.streams.note(access, (&PACE, 1), || Lead::new(&budget), &mut out);
+            let noted = reader.streams.note(access, (&PACE, 1), || Lead::new(&budget), &mut out);
             // Nothing had to be read.
             pieces += out.len();
+            barren = noted.barren;
+            if first == 500 {
+                barren.as_ref().expect("nothing was gained").try_again();
+            }
         }
-        assert!((20..40).contains(&pieces), "{pieces}");
+        assert_eq!(pieces, 3, "two, and one when its reader had waited");
         assert_eq!(budget.stats().held_bytes, 0);
+        barren.expect("nothing was gained").try_again();
         let requested: Vec<u64> = (900..990).flat_map(|at| reader.read(at, 1)).collect();
-        assert!(requested.len() > 20, "what is not in memory is read ahead again");
+        assert!(requested.len() > 80, "what is not in memory is read ahead again");
     }
 
     #[test]
