@@ -104,6 +104,29 @@ impl Dsl {
         (out, problems)
     }
 
+    /// Those of these properties that are kept as they were set, such as `mountpoint` and
+    /// `readonly`, for a dataset of any kind. Nothing is read but what was set: this is for many
+    /// datasets at once.
+    ///
+    /// # Errors
+    /// What was set cannot be read.
+    pub fn kept_properties(
+        &self,
+        dataset: &Dataset,
+        context: &PropertyContext,
+        wanted: &[&str],
+    ) -> Result<Vec<Property>> {
+        let facts = Facts::of_stored(dataset, context, self.stored(dataset)?);
+        let natives = wanted.iter().filter_map(|name| props::find(&props::DATASET, name));
+        let found = natives.filter_map(|native| {
+            let (value, source) = facts.kept(native)?;
+            let received = facts.stored.received(native);
+            let name = native.name.to_owned();
+            Some(Property { name, value, source, received, native: Some(native) })
+        });
+        Ok(found.collect())
+    }
+
     /// One property of a dataset by its name; `None` when it has none of that name. Beside those
     /// of [`Self::properties`] also `written@SNAPSHOT` and `written#BOOKMARK`, which count as
     /// local, as in OpenZFS.

@@ -116,6 +116,36 @@ impl<'a> Facts<'a> {
         out
     }
 
+    /// What was set, and nothing else: enough for [`Self::kept`].
+    pub(super) fn of_stored(
+        dataset: &'a Dataset,
+        context: &'a PropertyContext,
+        stored: StoredProperties,
+    ) -> Self {
+        Self {
+            dataset,
+            context,
+            kind: DatasetKind::Filesystem,
+            stored,
+            inside: Vec::new(),
+            key: None,
+            origin: None,
+            clones: Vec::new(),
+            holds: 0,
+            written: None,
+            available: None,
+            later: LaterFields::default(),
+        }
+    }
+
+    /// Value and source of a property that is kept as it was set.
+    pub(super) fn kept(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
+        match p.name {
+            "mountpoint" => Some(self.mountpoint()),
+            _ => self.ordinary(p),
+        }
+    }
+
     /// Value and source of a property; `None` when the dataset does not have it.
     pub(super) fn value(&self, p: &'static PropertyDesc) -> Option<(String, Source)> {
         match p.name {
@@ -123,7 +153,6 @@ impl<'a> Facts<'a> {
             "filesystem_limit" | "snapshot_limit" => self.count(self.stored.number(p.name)),
             "filesystem_count" => self.count(self.later.counts[0]),
             "snapshot_count" => self.count(self.later.counts[1]),
-            "mountpoint" => Some(self.mountpoint()),
             "volblocksize" => {
                 let (value, default) = (self.inside(p.name)?, p.default_number());
                 let source = if Some(value) == default { Source::Default } else { Source::None };
@@ -138,7 +167,7 @@ impl<'a> Facts<'a> {
             name if p.access == ondisk::props::Access::ReadOnly => {
                 Some((self.computed(name)?, Source::None))
             }
-            _ => self.ordinary(p),
+            _ => self.kept(p),
         }
     }
 

@@ -102,10 +102,24 @@ impl Properties {
     }
 }
 
+/// The properties that say where and how something is mounted.
+const PROPERTIES: [&str; 10] = [
+    "mountpoint",
+    "canmount",
+    "readonly",
+    "setuid",
+    "devices",
+    "exec",
+    "atime",
+    "xattr",
+    "acltype",
+    "overlay",
+];
+
 fn properties(dsl: &Datasets<'_>, dataset: &Dataset) -> engine::Result<Properties> {
     let altroot = dsl.pool().altroot().map(str::to_owned);
     let context = PropertyContext { pool_size: None, altroot };
-    let all = dsl.properties(dataset, &context)?;
+    let all = dsl.kept_properties(dataset, &context, &PROPERTIES)?;
     let property = |name: &str| all.iter().find(|property| property.name == name);
     let text = |name: &str| property(name).map_or("", |property| property.value.as_str());
     let is_on = |name: &str| text(name) != "off";
