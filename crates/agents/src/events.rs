@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use views::events::{Weight, environment, log_line};
+use views::events::{Weight, environment, log_line, replay_line};
 
 /// How often it is looked for what nothing reports.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,6 +46,13 @@ pub fn watch(held: &Arc<Held>, hook: Option<PathBuf>) -> std::io::Result<Option<
         threads.push(begin("hook", Box::new(move || run(&events, program)))?);
     }
     Ok(Some(EventThreads(threads)))
+}
+
+/// Logs which intent logs were replayed when the pool was opened.
+pub fn log_replays(held: &Held) {
+    for (dataset, report) in held.pool().map(|pool| pool.replayed_logs()).unwrap_or_default() {
+        replay_line(&dataset, report.applied, report.problem()).into_iter().for_each(write);
+    }
 }
 
 impl EventThreads {
@@ -86,7 +93,10 @@ fn run(events: &Events, program: PathBuf) {
 }
 
 fn log(event: &Event) {
-    let (weight, text) = log_line(event);
+    write(log_line(event));
+}
+
+fn write((weight, text): (Weight, String)) {
     match weight {
         Weight::Error => tracing::error!(target: "zinc::pool", "{text}"),
         Weight::Warning => tracing::warn!(target: "zinc::pool", "{text}"),

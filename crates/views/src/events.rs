@@ -97,6 +97,27 @@ pub enum Weight {
     Detail,
 }
 
+/// The replay of an intent log as a line of a log, unless nothing was in it: so many changes were
+/// applied, and why not all. The process or machine that had the pool before did not close it, and
+/// what programs had synced is in its files again.
+#[must_use]
+pub fn replay_line(
+    dataset: &str,
+    applied: u64,
+    problem: Option<String>,
+) -> Option<(Weight, String)> {
+    let name = escape::line(dataset);
+    let changes = if applied == 1 { "1 change".to_owned() } else { format!("{applied} changes") };
+    match problem {
+        None if applied == 0 => None,
+        None => Some((Weight::Note, format!("the intent log of {name} was replayed: {changes}"))),
+        Some(why) => {
+            let what = format!("the intent log of {name} was replayed in part, {changes}: ");
+            Some((Weight::Warning, what + &escape::line(&why)))
+        }
+    }
+}
+
 /// An event as a line of a log: what happened, in words.
 #[must_use]
 pub fn log_line(event: &Event) -> (Weight, String) {
@@ -185,6 +206,17 @@ mod tests {
         all.extend(members);
         let time = Duration::new(1_795_562_712, 5);
         Event { eid: 7, time, class: class.into(), members: all }
+    }
+
+    #[test]
+    fn a_replay_is_a_line_of_the_log() {
+        assert_eq!(replay_line("tank", 0, None), None);
+        let (weight, line) = replay_line("tank/a", 3, None).unwrap();
+        assert_eq!(weight, Weight::Note);
+        assert_eq!(line, "the intent log of tank/a was replayed: 3 changes");
+        let (weight, line) = replay_line("tank", 1, Some("a block is lost".into())).unwrap();
+        assert_eq!(weight, Weight::Warning);
+        assert_eq!(line, "the intent log of tank was replayed in part, 1 change: a block is lost");
     }
 
     #[test]

@@ -426,6 +426,7 @@ impl Args {
             }
         }
         notify::ready(manager(), &format!("serving {name}"));
+        events::log_replays(held);
         let until = time.map(|time| Instant::now() + time);
         let end = self.wait_for_end(&|| held.is_unused(), mounts, ended, until);
         if let End::Signal(signal) = end {
