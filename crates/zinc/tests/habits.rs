@@ -513,6 +513,11 @@ fn of_many_nothing_is_destroyed_when_one_is_held() {
 fn lists_and_reports_have_all_columns_that_are_asked_for() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
+    // OpenZFS's -d has no value, and zinc's has the path of something.
+    let status = place.ok("zpool status tank");
+    for line in ["zpool status -d tank", "zpool status -d", "zpool status -d . tank"] {
+        assert_eq!(place.ok(line), status, "{line}");
+    }
     for list in ["zfs list -o all tank", "zpool list -o all tank"] {
         let text = place.ok(list);
         let head = text.lines().next().unwrap().split_whitespace();

@@ -8,7 +8,7 @@ use super::each::each_or_closed;
 use super::list::{repeated, repetition};
 use super::naming::Naming;
 use super::scripts::ScriptColumns;
-use crate::args::{JsonArgs, PoolArgs};
+use crate::args::{JsonArgs, OpenArgs, PoolArgs};
 use crate::cmd::unsupported;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ use engine::pools::{PoolFacts, Status, VdevView, read_only_devices};
 use engine::{Candidate, Pool, Rt};
 use hostfs::compatibility;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use views::status::{self, StatusContext, View, WorkColumns};
 
@@ -61,6 +62,9 @@ pub struct Args {
     #[command(flatten)]
     keys: json::ByGuid,
     #[command(flatten)]
+    place: Place,
+    /// Where pools are found and how they are opened, once that is known.
+    #[arg(skip)]
     pool: PoolArgs,
     /// Print a timestamp before each report: d as `date` prints it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
@@ -71,9 +75,39 @@ pub struct Args {
     pools: Vec<String>,
 }
 
+/// Where pools are found, and how they are opened. `-d` is both, as OpenZFS's and zinc's are asked
+/// for.
+#[derive(clap::Args)]
+struct Place {
+    /// Search this directory, file or disk for devices (repeatable); without one that exists it
+    /// does nothing: OpenZFS counts errors of Direct I/O then, which zinc does not have
+    #[arg(short = 'd', value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
+    flag_or_path: Vec<String>,
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+impl Place {
+    /// How pools are found, and the pools that were named behind a `-d` that is OpenZFS's.
+    fn split(&self, session: &Session) -> (PoolArgs, Vec<String>) {
+        let values = self.flag_or_path.iter().filter(|value| !value.is_empty());
+        let is_there = |value: &&String| session.path(Path::new(value)).exists();
+        let (paths, pools): (Vec<_>, Vec<_>) = values.partition(is_there);
+        let paths = paths.into_iter().map(PathBuf::from);
+        let search = self.search.iter().cloned().chain(paths).collect();
+        let pool = PoolArgs { search, open: self.open.clone(), ..PoolArgs::default() };
+        (pool, pools.into_iter().cloned().collect())
+    }
+}
+
 impl Verb for Args {
     fn served(&self, session: &Session) -> Served {
-        Served::everyone_if(self.pool.is_for_everyone(session, &self.pools))
+        let (pool, named) = self.place.split(session);
+        let names = [&named[..], &self.pools[..]].concat();
+        Served::everyone_if(pool.is_for_everyone(session, &names))
     }
 
     /// Runs it, as often as requested.
@@ -81,6 +115,9 @@ impl Verb for Args {
         if self.columns.are_listed(session) {
             return Ok(ExitCode::SUCCESS);
         }
+        let (pool, named) = self.place.split(session);
+        self.pool = pool;
+        self.pools = [named, std::mem::take(&mut self.pools)].concat();
         self.pool.in_parts = self.columns.scripts.is_some();
         let repeat = repetition(&mut self.pools)?;
         repeated(session, &self.pools, repeat, self.stamp.as_deref(), || self.once(session))
