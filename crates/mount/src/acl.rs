@@ -6,7 +6,7 @@
 //! list that a mode changes.
 
 use crate::errno::FuseResult;
-use fuser::Errno;
+use crate::kernel::Errno;
 
 /// The list that decides about a file.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -1,9 +1,9 @@
 //! Attributes as the kernel has them.
 
+use crate::kernel::{FileAttr, INodeNo, file_type};
 use engine::files::{FileKind, Time};
 use engine::{Filesystem, Node};
-use fuser::{FileAttr, FileType, Generation, INodeNo};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bits of a mode that give their owner's rights to a user who runs the file.
 const SET_USER: u32 = 0o4000;
@@ -37,37 +37,21 @@ pub(crate) fn time(at: SystemTime) -> Time {
     }
 }
 
-/// A moment as the system has it; what it cannot have is the first one it can.
-fn system_time(t: Time) -> SystemTime {
-    let nanos = Duration::from_nanos(t.nanos.min(999_999_999));
-    let whole = Duration::from_secs(t.seconds.unsigned_abs());
-    let at = match t.seconds < 0 {
-        true => UNIX_EPOCH.checked_sub(whole),
-        false => UNIX_EPOCH.checked_add(whole),
-    };
-    at.and_then(|at| at.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
-}
-
 /// The type of a file; `None` for one that no system has.
-pub(crate) fn file_type(kind: FileKind) -> Option<FileType> {
+pub(crate) fn type_of(kind: FileKind) -> Option<u8> {
     Some(match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Dir => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::Block => FileType::BlockDevice,
-        FileKind::Char => FileType::CharDevice,
+        FileKind::File => file_type::REGULAR,
+        FileKind::Dir => file_type::DIRECTORY,
+        FileKind::Symlink => file_type::SYMLINK,
+        FileKind::Fifo => file_type::FIFO,
+        FileKind::Socket => file_type::SOCKET,
+        FileKind::Block => file_type::BLOCK,
+        FileKind::Char => file_type::CHAR,
         FileKind::Unknown => return None,
     })
 }
 
-/// A device's numbers in one word, as Linux has it between kernel and programs.
-fn device_word((major, minor): (u32, u32)) -> u32 {
-    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
-}
-
-/// The numbers of such a word: major and minor.
+/// The numbers of a device, major and minor, of the word that Linux has between kernel and programs.
 pub(crate) fn device_numbers(word: u32) -> (u32, u32) {
     ((word >> 8) & 0xfff, (word & 0xff) | ((word >> 12) & 0xf_ff00))
 }
@@ -81,24 +65,18 @@ pub(crate) fn attributes(node: &Node) -> Option<FileAttr> {
         ino: INodeNo(node.number()),
         size: node.size,
         blocks: node.blocks(),
-        atime: system_time(node.atime),
-        mtime: system_time(node.mtime),
-        ctime: system_time(node.ctime),
-        crtime: system_time(node.crtime),
-        kind: file_type(node.kind())?,
-        perm: node.permissions() as u16,
+        atime: node.atime,
+        mtime: node.mtime,
+        ctime: node.ctime,
+        crtime: node.crtime,
+        kind: type_of(node.kind())?,
+        perm: node.permissions(),
         nlink: u32::try_from(node.links).unwrap_or(u32::MAX),
         uid: Filesystem::linux_id(node.uid),
         gid: Filesystem::linux_id(node.gid),
-        rdev: device_word(node.device()),
+        device: node.device(),
         blksize: block.clamp(*BLOCKS.start(), *BLOCKS.end()) as u32,
-        flags: 0,
     })
-}
-
-/// Which of all files that have or had this number it is.
-pub(crate) fn generation(node: &Node) -> Generation {
-    Generation(node.generation)
 }
 
 /// The mode of a file whose content or owner is changed by a caller that may not keep what its
@@ -118,14 +96,17 @@ pub(crate) fn without_set_ids(node: &Node) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::device_word;
+    use std::time::Duration;
 
     #[test]
-    fn moments_survive_the_way() {
-        for (seconds, nanos) in [(0, 0), (1, 5), (-1, 0), (-1, 999_999_999), (-5, 1), (1 << 33, 7)]
-        {
-            let t = Time { seconds, nanos };
-            assert_eq!(time(system_time(t)), t);
-        }
+    fn moments_before_1970_count_backwards() {
+        let at = |millis: u64| time(UNIX_EPOCH - Duration::from_millis(millis));
+        assert_eq!(at(0), Time { seconds: 0, nanos: 0 });
+        assert_eq!(at(1000), Time { seconds: -1, nanos: 0 });
+        assert_eq!(at(1500), Time { seconds: -2, nanos: 500_000_000 });
+        let later = time(UNIX_EPOCH + Duration::from_millis(1500));
+        assert_eq!(later, Time { seconds: 1, nanos: 500_000_000 });
     }
 
     #[test]

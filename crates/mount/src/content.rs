@@ -2,19 +2,29 @@
 
 use crate::attrs::{now, without_set_ids};
 use crate::errno::{FuseResult, OrErrno as _};
+use crate::kernel::{Errno, FileHandle, INodeNo};
 use crate::served::Front;
 use crate::snapshots::InodeTarget;
 use engine::files::{FileKind, SetAttrs};
-use fuser::{Errno, FileHandle, INodeNo, OpenFlags, WriteFlags};
 use nix::fcntl::{FallocateFlags, OFlag};
+
+/// Of a write: it comes out of the kernel's cache, where the end of the file was known.
+const FROM_CACHE: u32 = 1 << 0;
+/// Of a write: its program may not leave set-id bits.
+const WITHOUT_SET_IDS: u32 = 1 << 2;
+
+/// The flags of `open`.
+fn of_open(flags: u32) -> OFlag {
+    OFlag::from_bits_retain(flags.cast_signed())
+}
 
 impl Front {
     /// The file, in use.
-    pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> FuseResult<FileHandle> {
+    pub(crate) fn open_file(&self, ino: INodeNo, flags: u32) -> FuseResult<FileHandle> {
         if !self.fs.is_live() || !matches!(self.of(ino), InodeTarget::Live(_)) {
-            return match flags.acc_mode() {
-                fuser::OpenAccMode::O_RDONLY => Ok(self.handles.add(None)),
-                _ => Err(Errno::EROFS),
+            return match of_open(flags) & OFlag::O_ACCMODE == OFlag::O_RDONLY {
+                true => Ok(self.handles.add(None)),
+                false => Err(Errno::EROFS),
             };
         }
         let held = self.fs.hold(self.object(ino)?).or_errno()?;
@@ -36,18 +46,18 @@ impl Front {
         ino: INodeNo,
         offset: u64,
         data: &[u8],
-        how: WriteFlags,
-        flags: OpenFlags,
+        how: u32,
+        flags: u32,
     ) -> FuseResult<()> {
         let (file, now) = (self.object(ino)?, now());
-        let is_from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let is_from_cache = how & FROM_CACHE != 0;
         // Where the end is, the kernel may not have heard yet.
-        if OFlag::from_bits_retain(flags.0).contains(OFlag::O_APPEND) && !is_from_cache {
+        if of_open(flags).contains(OFlag::O_APPEND) && !is_from_cache {
             self.fs.append(file, data, now).or_errno()?;
         } else {
             self.fs.write_at(file, offset, data, now).or_errno()?;
         }
-        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+        if how & WITHOUT_SET_IDS != 0
             && let Some(mode) = without_set_ids(&self.node(ino)?)
         {
             let set = SetAttrs { mode: Some(mode), ..SetAttrs::default() };
@@ -63,12 +73,12 @@ impl Front {
         ino: INodeNo,
         offset: u64,
         length: u64,
-        mode: i32,
+        mode: u32,
     ) -> FuseResult<()> {
         const ZEROES: FallocateFlags = FallocateFlags::FALLOC_FL_ZERO_RANGE;
         const HOLE: FallocateFlags = FallocateFlags::FALLOC_FL_PUNCH_HOLE;
         const KEEP: FallocateFlags = FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        let mode = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        let mode = FallocateFlags::from_bits(mode.cast_signed()).ok_or(Errno::EOPNOTSUPP)?;
         if !(ZEROES | HOLE | KEEP).contains(mode) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -86,22 +96,21 @@ impl Front {
     }
 
     /// Where the next data or the next hole begins.
-    pub(crate) fn seek(&self, ino: INodeNo, offset: i64, whence: i32) -> FuseResult<i64> {
+    pub(crate) fn seek(&self, ino: INodeNo, offset: u64, whence: u32) -> FuseResult<u64> {
         /// As `lseek` has them.
-        const DATA: i32 = 3;
-        const HOLE: i32 = 4;
+        const DATA: u32 = 3;
+        const HOLE: u32 = 4;
         let node = self.node(ino)?;
-        let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
         if node.kind() != FileKind::File || ![DATA, HOLE].contains(&whence) {
             return Err(Errno::EINVAL);
         }
-        if from >= node.size {
+        if offset >= node.size {
             return Err(Errno::ENXIO);
         }
         let found = match whence {
-            DATA => node.next_data(from).or_errno()?,
-            _ => Some(node.next_hole(from).or_errno()?),
+            DATA => node.next_data(offset).or_errno()?,
+            _ => Some(node.next_hole(offset).or_errno()?),
         };
-        found.and_then(|at| i64::try_from(at).ok()).ok_or(Errno::ENXIO)
+        found.ok_or(Errno::ENXIO)
     }
 }

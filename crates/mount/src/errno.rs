@@ -1,8 +1,8 @@
 //! The error numbers that programs get when an operation fails.
 
+use crate::kernel::Errno;
 use engine::file_refusals::FileRefusal;
 use engine::{Error, ErrorKind};
-use fuser::Errno;
 
 /// Result of an operation.
 pub(crate) type FuseResult<T> = Result<T, Errno>;

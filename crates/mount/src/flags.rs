@@ -6,9 +6,9 @@
 
 use crate::attrs::now;
 use crate::errno::{FuseResult, OrErrno as _};
+use crate::kernel::{Errno, INodeNo};
 use crate::served::Front;
 use engine::files::{FlagChange, SetAttrs, flags};
-use fuser::{Errno, INodeNo};
 
 /// The requests' numbers.
 const GET_FLAGS: u32 = 0x8008_6601;

@@ -6,38 +6,29 @@
 //! (`requests.rs`).
 
 use crate::errno::{FuseResult, OrErrno as _};
-use crate::requests::{Answer, ErrorReply, Requests};
-use crate::served::{Caller, EntryReply, Front};
+use crate::kernel::{
+    self, Entries, EntryReply, Errno, FileHandle, FileSpace, INodeNo, Operation, Reply, Request,
+    Serve, capability,
+};
+use crate::requests::{Answer, Requests};
+use crate::served::{Caller, Front};
 use crate::snapshots::InodeTarget;
 use crate::workers::{Class, Workers};
 use engine::Node;
-use engine::files::ProjectRoom;
-use fuser::{
-    Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
-};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use engine::files::{NewKind, ProjectRoom};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-/// Bytes of one request to read or write, at most.
-const TRANSFER_MAX: u32 = 1 << 20;
 /// Bytes that are not written as fast as a name.
 const WRITE_MIN: usize = 32 << 10;
-/// Requests that the kernel makes ahead of programs, at most.
-const BACKGROUND_MAX: u16 = 64;
-/// The capabilities that are requested of the kernel.
-const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
-    .union(InitFlags::FUSE_AUTO_INVAL_DATA)
-    .union(InitFlags::FUSE_DO_READDIRPLUS)
-    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
-    .union(InitFlags::FUSE_ASYNC_DIO)
-    .union(InitFlags::FUSE_CACHE_SYMLINKS)
-    .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
+/// The capabilities that are used where the kernel has them.
+const WANTED: u32 = capability::PARALLEL_DIROPS
+    | capability::AUTO_INVAL_DATA
+    | capability::DO_READDIRPLUS
+    | capability::READDIRPLUS_AUTO
+    | capability::ASYNC_DIO
+    | capability::CACHE_SYMLINKS
+    | capability::MAX_PAGES
+    | capability::HANDLE_KILLPRIV_V2;
 
 /// Answers the kernel: a file system, and the threads and lists for its requests.
 pub(crate) struct Server {
@@ -47,22 +38,29 @@ pub(crate) struct Server {
 }
 
 impl Front {
-    fn answer_entry(&self, reply: ReplyEntry, known: FuseResult<EntryReply>) {
+    fn answer_entry(&self, reply: Reply, known: FuseResult<EntryReply>) {
         match known {
-            Ok(known) => reply.entry(&known.ttl, &known.attr, known.generation),
+            Ok(known) => reply.entry(&known),
             Err(e) => reply.error(e),
         }
     }
 
     /// The same for a file of the file system itself.
-    fn answer_made(&self, reply: ReplyEntry, node: FuseResult<Node>) {
+    fn answer_made(&self, reply: Reply, node: FuseResult<Node>) {
         let known = node.and_then(|node| self.known(InodeTarget::Live(node.number()), &node));
         self.answer_entry(reply, known);
     }
 
-    fn answer_attr(&self, reply: ReplyAttr, known: FuseResult<EntryReply>) {
+    fn answer_attr(&self, reply: Reply, known: FuseResult<EntryReply>) {
         match known {
-            Ok(known) => reply.attr(&known.ttl, &known.attr),
+            Ok(known) => reply.attr(&known),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn answer_created(&self, reply: Reply, made: FuseResult<(EntryReply, FileHandle)>) {
+        match made {
+            Ok((known, handle)) => reply.created(&known, handle, kernel::KEEP_CACHE),
             Err(e) => reply.error(e),
         }
     }
@@ -76,7 +74,7 @@ impl Front {
         room.and_then(Result::ok).unwrap_or_default()
     }
 
-    fn answer_statfs(&self, ino: INodeNo, reply: ReplyStatfs) {
+    fn answer_statfs(&self, ino: INodeNo, reply: Reply) {
         /// The block size reported by `statfs`.
         const UNIT: u64 = 4096;
         /// There are no more files than this, however much space there is.
@@ -91,8 +89,15 @@ impl Front {
         let more = (space.available / 512).min(FILES_MAX);
         let settings = self.fs.settings();
         let (files, more) = room.objects.unwrap_or((space.files.saturating_add(more), more));
-        let (record, name_max) = (settings.record_size, self.name_max() as u32);
-        reply.statfs(total, free, free, files, more, record, name_max, UNIT as u32);
+        reply.space(&FileSpace {
+            total,
+            free,
+            files,
+            free_files: more,
+            block: settings.record_size,
+            name_max: self.name_max() as u32,
+            unit: UNIT as u32,
+        });
     }
 }
 
@@ -115,15 +120,15 @@ impl Server {
     }
 
     /// Carries out a request that may wait for long, and answers it.
-    fn work<R: ErrorReply, T>(
+    fn work<T>(
         &self,
         class: Class,
-        request: &Request,
-        reply: R,
+        request: &Request<'_>,
+        reply: Reply,
         job: impl FnOnce(&Front) -> FuseResult<T> + Send + 'static,
-        tell: impl FnOnce(&Front, R, FuseResult<T>) + Send + 'static,
+        tell: impl FnOnce(&Front, Reply, FuseResult<T>) + Send + 'static,
     ) {
-        let answer = self.requests.begin(request.pid(), reply);
+        let answer = self.requests.begin(request.pid, reply);
         let run = move |front: &Front| {
             if answer.is_wanted() {
                 let done = job(front);
@@ -142,8 +147,8 @@ impl Server {
     /// The same for a change that has nothing to tell but whether it was done.
     fn change(
         &self,
-        request: &Request,
-        reply: ReplyEmpty,
+        request: &Request<'_>,
+        reply: Reply,
         job: impl FnOnce(&Front) -> FuseResult<()> + Send + 'static,
     ) {
         self.work(Class::Change, request, reply, job, |_, reply, done| answer(reply, done));
@@ -152,245 +157,251 @@ impl Server {
     /// The same for one that makes a name.
     fn make(
         &self,
-        request: &Request,
-        reply: ReplyEntry,
+        request: &Request<'_>,
+        reply: Reply,
         job: impl FnOnce(&Front) -> FuseResult<Node> + Send + 'static,
     ) {
         self.work(Class::Change, request, reply, job, Front::answer_made);
     }
 }
 
-fn answer(reply: ReplyEmpty, done: FuseResult<()>) {
+fn answer(reply: Reply, done: FuseResult<()>) {
     match done {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
 }
 
-impl fuser::Filesystem for Server {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let can = config.capabilities();
+/// What is read.
+fn answer_data(reply: Reply, done: FuseResult<Vec<u8>>) {
+    match done {
+        Ok(bytes) => reply.data(&bytes),
+        Err(e) => reply.error(e),
+    }
+}
+
+impl Serve for Server {
+    fn choose(&self, offered: u32) -> std::io::Result<u32> {
         // Also where there are none: the property that decides about them can change at any time.
-        let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
-        if config.add_capabilities(lists).is_err() && self.front.is_on(|o| o.posix_acls) {
-            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
+        let lists = capability::POSIX_ACL | capability::DONT_MASK;
+        if offered & lists == lists {
+            return Ok(lists | WANTED & offered);
         }
-        // Capabilities that the kernel lacks are not used.
-        let _ = config.add_capabilities(WANTED & can);
-        let _ = config.set_max_write(TRANSFER_MAX);
-        let _ = config.set_max_readahead(TRANSFER_MAX);
-        let _ = config.set_max_background(BACKGROUND_MAX);
-        Ok(())
+        match self.front.is_on(|o| o.posix_acls) {
+            true => Err(std::io::ErrorKind::Unsupported.into()),
+            false => Ok(WANTED & offered),
+        }
     }
 
-    fn destroy(&mut self) {
+    fn serve(&self, request: &Request<'_>, reply: Reply) {
+        match request.operation() {
+            Ok(operation) => self.carry_out(request, operation, reply),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn end(&self) {
         self.requests.end();
     }
+}
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = name.to_owned();
-        self.look(move |front| front.answer_entry(reply, front.look_up(parent, name.as_bytes())));
-    }
-
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.look(move |front| front.answer_attr(reply, front.look(ino)));
-    }
-
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<fuser::BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let wanted = crate::names::AttrChanges { mode, uid, gid, size, atime, mtime, ctime };
-        let caller = Caller::of(request);
-        let set = move |front: &Front| {
-            let node = front.set_attributes(caller, ino, &wanted)?;
-            front.known(InodeTarget::Live(node.number()), &node)
-        };
-        self.work(Class::Change, request, reply, set, Front::answer_attr);
-    }
-
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        self.look(move |front| match front.node(ino).and_then(|n| n.read_link().or_errno()) {
-            Ok(target) => reply.data(&target),
-            Err(e) => reply.error(e),
-        });
-    }
-
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let (caller, name) = (Caller::of(request), name.to_owned());
-        self.make(request, reply, move |front| {
-            let kind = crate::names::kind_of(mode, rdev)?;
-            front.make(caller, parent, &name, kind, (mode, umask))
-        });
-    }
-
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let (caller, name) = (Caller::of(request), name.to_owned());
-        let kind = engine::files::NewKind::Dir;
-        self.make(request, reply, move |front| {
-            front.make(caller, parent, &name, kind, (mode, umask))
-        });
-    }
-
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        self.change(request, reply, move |front| front.unlink_name(parent, name.as_bytes()));
-    }
-
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        self.change(request, reply, move |front| front.remove_dir(parent, name.as_bytes()));
-    }
-
-    fn symlink(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        target: &Path,
-        reply: ReplyEntry,
-    ) {
-        let kind = engine::files::NewKind::Symlink(target.as_os_str().as_bytes().to_vec());
-        let (caller, name) = (Caller::of(request), name.to_owned());
-        self.make(request, reply, move |front| front.make(caller, parent, &name, kind, (0o777, 0)));
-    }
-
-    fn rename(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        to_parent: INodeNo,
-        to_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        let (name, to_name) = (name.to_owned(), to_name.to_owned());
-        let caller = Caller::of(request);
-        self.change(request, reply, move |front| {
-            let (from, to) = ((parent, name.as_bytes()), (to_parent, to_name.as_bytes()));
-            front.move_name(caller, from, to, flags)
-        });
-    }
-
-    fn link(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        parent: INodeNo,
-        name: &OsStr,
-        reply: ReplyEntry,
-    ) {
-        let name = name.to_owned();
-        self.make(request, reply, move |front| front.add_link(ino, parent, name.as_bytes()));
-    }
-
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.look(move |front| match front.open_file(ino, flags) {
-            // The kernel's cached pages of a file are valid as long as its time and size are the
-            // same.
-            Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
-            Err(e) => reply.error(e),
-        });
-    }
-
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
-        let (caller, name) = (Caller::of(request), name.to_owned());
-        let create = move |front: &Front| {
-            let kind = engine::files::NewKind::File;
-            let node = front.make(caller, parent, &name, kind, (mode, umask))?;
-            let held = front.fs.hold(node.number()).or_errno()?;
-            let known = front.known(InodeTarget::Live(node.number()), &node)?;
-            Ok((known, front.handles.add(Some(held))))
-        };
-        let tell = |_: &Front, reply: ReplyCreate, opened: FuseResult<(EntryReply, FileHandle)>| {
-            match opened {
-                Ok((EntryReply { attr, generation, ttl }, handle)) => {
-                    reply.created(&ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
-                }
-                Err(e) => reply.error(e),
+impl Server {
+    fn carry_out(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
+        use Operation as Op;
+        let ino = request.ino;
+        match operation {
+            Op::LookUp(name) => {
+                let name = name.to_vec();
+                self.look(move |front| front.answer_entry(reply, front.look_up(ino, &name)));
             }
-        };
-        self.work(Class::Change, request, reply, create, tell);
+            Op::Attributes => self.look(move |front| front.answer_attr(reply, front.look(ino))),
+            Op::MoreAttributes => self.look(move |front| match front.look(ino) {
+                Ok(known) => reply.more_attr(&known),
+                Err(e) => reply.error(e),
+            }),
+            Op::ReadLink => self.look(move |front| {
+                let target = front.node(ino).and_then(|node| node.read_link().or_errno());
+                answer_data(reply, target);
+            }),
+            Op::Space => self.look(move |front| front.answer_statfs(ino, reply)),
+            Op::Xattr { name, room } => {
+                let name = name.to_vec();
+                self.look(move |front| answer_xattr(reply, room, front.xattr(ino, &name)));
+            }
+            Op::ListXattrs { room } => {
+                self.look(move |front| answer_xattr(reply, room, front.xattr_names(ino)));
+            }
+            Op::Open { .. } | Op::OpenDir | Op::List { .. } | Op::Seek { .. } => {
+                self.look_open(ino, operation, reply);
+            }
+            Op::Read { .. } | Op::Write { .. } | Op::Control { .. } | Op::Allocate { .. } => {
+                self.use_content(request, operation, reply);
+            }
+            Op::Sync => self.promise(request, reply),
+            // Written data was accepted when it was written.
+            Op::Flush | Op::Destroy => reply.ok(),
+            Op::Release(handle) => self.release(handle, reply),
+            Op::ReleaseDir(handle) => {
+                reply.ok();
+                drop(self.front.handles.remove(handle));
+            }
+            Op::SetAttributes(_) | Op::SetXattr { .. } | Op::RemoveXattr(_) => {
+                self.change_attributes(request, operation, reply);
+            }
+            _ => self.change_names(request, operation, reply),
+        }
     }
 
-    fn read(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let read = move |front: &Front| front.read_file(ino, offset, size.min(TRANSFER_MAX));
-        let tell = |_: &Front, reply: ReplyData, done: FuseResult<Vec<u8>>| match done {
-            Ok(bytes) => reply.data(&bytes),
-            Err(e) => reply.error(e),
-        };
-        self.work(Class::Content, request, reply, read, tell);
+    /// Requests about files and directories that are opened or open, but for their content.
+    fn look_open(&self, ino: INodeNo, operation: Operation<'_>, reply: Reply) {
+        use Operation as Op;
+        match operation {
+            Op::Open { flags } => self.look(move |front| match front.open_file(ino, flags) {
+                // The kernel's cached pages of a file are valid as long as its time and size are
+                // the same.
+                Ok(handle) => reply.opened(handle, kernel::KEEP_CACHE),
+                Err(e) => reply.error(e),
+            }),
+            Op::OpenDir => self.look(move |front| match front.open_dir(ino) {
+                Ok(handle) => reply.opened(handle, 0),
+                Err(e) => reply.error(e),
+            }),
+            Op::List { handle, place, size, is_plus } => self.look(move |front| {
+                let mut entries = Entries::new(size, is_plus);
+                match front.list(ino, handle, place, &mut entries) {
+                    Ok(()) => reply.entries(&entries),
+                    Err(e) => reply.error(e),
+                }
+            }),
+            Op::Seek { offset, whence } => {
+                self.look(move |front| match front.seek(ino, offset, whence) {
+                    Ok(offset) => reply.offset(offset),
+                    Err(e) => reply.error(e),
+                });
+            }
+            _ => reply.error(Errno::ENOSYS),
+        }
+    }
+
+    /// Requests about the content of files, and those that only the file system knows.
+    fn use_content(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
+        use Operation as Op;
+        let ino = request.ino;
+        match operation {
+            Op::Read { offset, size } => {
+                let read = move |front: &Front| front.read_file(ino, offset, size);
+                let tell = |_: &Front, reply, done| answer_data(reply, done);
+                self.work(Class::Content, request, reply, read, tell);
+            }
+            Op::Write { offset, data, how, flags } => {
+                self.write(request, (offset, data), (how, flags), reply);
+            }
+            Op::Control { number, given } => {
+                let given = given.to_vec();
+                let control = move |front: &Front| front.control(ino, number, &given);
+                let tell = |_: &Front, reply: Reply, done: FuseResult<Vec<u8>>| match done {
+                    Ok(back) => reply.control(&back),
+                    Err(e) => reply.error(e),
+                };
+                self.work(Class::Change, request, reply, control, tell);
+            }
+            Op::Allocate { offset, length, mode } => {
+                self.change(request, reply, move |front| front.allocate(ino, offset, length, mode));
+            }
+            _ => reply.error(Errno::ENOSYS),
+        }
+    }
+
+    fn change_attributes(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
+        use Operation as Op;
+        let (ino, caller) = (request.ino, Caller::of(request));
+        match operation {
+            Op::SetAttributes(wanted) => {
+                let set = move |front: &Front| {
+                    let node = front.set_attributes(caller, ino, &wanted)?;
+                    front.known(InodeTarget::Live(node.number()), &node)
+                };
+                self.work(Class::Change, request, reply, set, Front::answer_attr);
+            }
+            Op::SetXattr { name, value, flags } => {
+                let (name, value, flags) = (name.to_vec(), value.to_vec(), flags.cast_signed());
+                let set = move |front: &Front| front.set_xattr(ino, &name, &value, flags);
+                self.change(request, reply, set);
+            }
+            Op::RemoveXattr(name) => {
+                let name = name.to_vec();
+                self.change(request, reply, move |front| front.remove_xattr(ino, &name));
+            }
+            _ => reply.error(Errno::ENOSYS),
+        }
+    }
+
+    /// Makes, moves and takes away names in the directory of the request.
+    fn change_names(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
+        use Operation as Op;
+        let (dir, caller) = (request.ino, Caller::of(request));
+        match operation {
+            Op::MakeNode { name, mode, umask, device } => {
+                let name = name.to_vec();
+                self.make(request, reply, move |front| {
+                    let kind = crate::names::kind_of(mode, device)?;
+                    front.make(caller, dir, &name, kind, (mode, umask))
+                });
+            }
+            Op::MakeDir { name, mode, umask } => {
+                let name = name.to_vec();
+                self.make(request, reply, move |front| {
+                    front.make(caller, dir, &name, NewKind::Dir, (mode, umask))
+                });
+            }
+            Op::MakeSymlink { name, target } => {
+                let (name, kind) = (name.to_vec(), NewKind::Symlink(target.to_vec()));
+                self.make(request, reply, move |front| {
+                    front.make(caller, dir, &name, kind, (0o777, 0))
+                });
+            }
+            Op::Create { name, mode, umask, is_unnamed } => {
+                let name = (!is_unnamed).then(|| name.to_vec());
+                let create =
+                    move |front: &Front| front.create(caller, dir, name.as_deref(), (mode, umask));
+                self.work(Class::Change, request, reply, create, Front::answer_created);
+            }
+            Op::Link { file, name } => {
+                let name = name.to_vec();
+                self.make(request, reply, move |front| front.add_link(file, dir, &name));
+            }
+            Op::Rename { name, to, flags } => {
+                let (name, to_name) = (name.to_vec(), to.1.to_vec());
+                self.change(request, reply, move |front| {
+                    front.move_name(caller, (dir, &name), (to.0, &to_name), flags)
+                });
+            }
+            Op::Unlink(name) => {
+                let name = name.to_vec();
+                self.change(request, reply, move |front| front.unlink_name(dir, &name));
+            }
+            Op::RemoveDir(name) => {
+                let name = name.to_vec();
+                self.change(request, reply, move |front| front.remove_dir(dir, &name));
+            }
+            _ => reply.error(Errno::ENOSYS),
+        }
     }
 
     fn write(
         &self,
-        request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        how: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
+        request: &Request<'_>,
+        (offset, data): (u64, &[u8]),
+        (how, flags): (u32, u32),
+        reply: Reply,
     ) {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let tell = move |reply: ReplyWrite, done: FuseResult<()>| match done {
+        let tell = move |reply: Reply, done: FuseResult<()>| match done {
             Ok(()) => reply.written(length),
             Err(e) => reply.error(e),
         };
-        let answer = self.requests.begin(request.pid(), reply);
+        let ino = request.ino;
+        let answer = self.requests.begin(request.pid, reply);
         if let Some(_permit) = self.workers.try_inline() {
             let done = self.front.write_file(ino, offset, data, how, flags);
             return answer.give(|reply| tell(reply, done));
@@ -406,21 +417,7 @@ impl fuser::Filesystem for Server {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Written data was accepted when it was written.
-        reply.ok();
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn release(&self, handle: FileHandle, reply: Reply) {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
         let Some(handle) = self.front.handles.remove(handle) else { return };
@@ -430,169 +427,16 @@ impl fuser::Filesystem for Server {
         }
     }
 
-    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.promise(request, ino, reply);
-    }
-
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.look(move |front| match front.open_dir(ino) {
-            Ok(handle) => reply.opened(handle, FopenFlags::empty()),
-            Err(e) => reply.error(e),
-        });
-    }
-
-    fn readdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        place: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        self.look(move |front| match front.list(ino, handle, place, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        });
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        place: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        self.look(move |front| match front.list(ino, handle, place, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        });
-    }
-
-    fn releasedir(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-        drop(self.front.handles.remove(handle));
-    }
-
-    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // Changes of names are promised with any file.
-        self.promise(request, ino, reply);
-    }
-
-    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.look(move |front| front.answer_statfs(ino, reply));
-    }
-
-    fn setxattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
-        let (name, value) = (name.to_owned(), value.to_vec());
-        self.change(request, reply, move |front| {
-            front.set_xattr(ino, name.as_bytes(), &value, flags)
-        });
-    }
-
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let name = name.to_owned();
-        self.look(move |front| answer_xattr(reply, size, front.xattr(ino, name.as_bytes())));
-    }
-
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.look(move |front| answer_xattr(reply, size, front.xattr_names(ino)));
-    }
-
-    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        self.change(request, reply, move |front| front.remove_xattr(ino, name.as_bytes()));
-    }
-
-    fn ioctl(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        number: u32,
-        given: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        let given = given.to_vec();
-        let control = move |front: &Front| front.control(ino, number, &given);
-        let tell = |_: &Front, reply: ReplyIoctl, done: FuseResult<Vec<u8>>| match done {
-            Ok(back) => reply.ioctl(0, &back),
-            Err(e) => reply.error(e),
-        };
-        self.work(Class::Change, request, reply, control, tell);
-    }
-
-    fn fallocate(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        self.change(request, reply, move |front| front.allocate(ino, offset, length, mode));
-    }
-
-    fn lseek(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        self.look(move |front| match front.seek(ino, offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(e) => reply.error(e),
-        });
-    }
-}
-
-/// The bytes, if there is room for them, or their number if that is requested.
-fn answer_xattr(reply: ReplyXattr, room: u32, bytes: FuseResult<Vec<u8>>) {
-    let bytes = match bytes {
-        Ok(bytes) => bytes,
-        Err(e) => return reply.error(e),
-    };
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    match room {
-        0 => reply.size(length),
-        room if room < length => reply.error(Errno::ERANGE),
-        _ => reply.data(&bytes),
-    }
-}
-
-impl Server {
     /// Answers when what was changed of the file survives whatever happens; no thread waits for it.
-    fn promise(&self, request: &Request, ino: INodeNo, reply: ReplyEmpty) {
+    /// Changes of names are promised with any file.
+    fn promise(&self, request: &Request<'_>, reply: Reply) {
         let front = &self.front;
         // A file system that cannot be changed is durable.
-        let Ok(file) = front.object(ino) else { return reply.ok() };
+        let Ok(file) = front.object(request.ino) else { return reply.ok() };
         if !front.fs.is_live() {
             return reply.ok();
         }
-        let waiting = self.requests.begin(request.pid(), reply);
+        let waiting = self.requests.begin(request.pid, reply);
         let done = reply_when_done(waiting);
         // Some promises are kept by the thread that asks.
         match self.workers.try_inline() {
@@ -605,9 +449,23 @@ impl Server {
     }
 }
 
+/// The bytes, if there is room for them, or their number if that is requested.
+fn answer_xattr(reply: Reply, room: u32, bytes: FuseResult<Vec<u8>>) {
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(e) => return reply.error(e),
+    };
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    match room {
+        0 => reply.size(length),
+        room if room < length => reply.error(Errno::ERANGE),
+        _ => reply.data(&bytes),
+    }
+}
+
 /// Answers when it is called with what became of a promise.
 fn reply_when_done<E: Into<engine::Error>>(
-    waiting: Answer<ReplyEmpty>,
+    waiting: Answer,
 ) -> impl FnOnce(Result<(), E>) + Send + 'static {
     move |done| waiting.give(|reply| answer(reply, done.or_errno()))
 }

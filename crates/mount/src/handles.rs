@@ -1,9 +1,9 @@
 //! Files that programs have open: they live as long as they are in this table, whatever happens to
 //! their names.
 
+use crate::kernel::FileHandle;
 use crate::progress::Progress;
 use engine::files::OpenFile;
-use fuser::FileHandle;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -48,6 +48,7 @@ mod flags;
 mod front;
 mod handles;
 mod helper;
+mod kernel;
 mod listing;
 mod mounts;
 mod names;

@@ -6,84 +6,17 @@
 //! every entry once that exists all the time. A program that goes back (`seekdir`) has the page
 //! read again.
 
-use crate::attrs::file_type;
+use crate::attrs::type_of;
 use crate::errno::{FuseResult, OrErrno as _};
+use crate::kernel::{Entries, Errno, FileHandle, INodeNo, file_type};
 use crate::progress::Progress;
-use crate::served::{EntryReply, Front};
+use crate::served::Front;
 use crate::snapshots::{self, InodeTarget, SnapdirMode};
 use engine::Filesystem;
 use engine::files::{DirEntry, FileKind};
-use fuser::{Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 
 /// Numbers of places before those of the table: behind `.`, and behind `..`.
 const DOTS: u64 = 2;
-/// The type of a directory in an entry.
-const DIRECTORY: u8 = 4;
-
-/// An answer that takes entries.
-pub(crate) trait Listing {
-    /// Adds an entry, and the number of the place behind it; whether the answer was full.
-    fn take(
-        &mut self,
-        front: &Front,
-        at: &ListedIn,
-        entry: &DirEntry,
-        behind: u64,
-    ) -> FuseResult<bool>;
-
-    /// Adds a directory that is on no disk.
-    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool;
-}
-
-impl Listing for ReplyDirectory {
-    fn take(
-        &mut self,
-        _: &Front,
-        at: &ListedIn,
-        entry: &DirEntry,
-        behind: u64,
-    ) -> FuseResult<bool> {
-        let kind = match file_type(FileKind::from_mode(u64::from(entry.kind) << 12)) {
-            Some(kind) => kind,
-            // Old directories do not say.
-            None => {
-                let node = at.fs.node(entry.object).or_errno()?;
-                file_type(node.kind()).ok_or(Errno::EIO)?
-            }
-        };
-        let ino = INodeNo(at.of(entry.object).number());
-        Ok(self.add(ino, behind, kind, OsStr::from_bytes(&entry.name)))
-    }
-
-    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool {
-        self.add(known.attr.ino, behind, known.attr.kind, OsStr::from_bytes(name))
-    }
-}
-
-impl Listing for ReplyDirectoryPlus {
-    fn take(
-        &mut self,
-        front: &Front,
-        at: &ListedIn,
-        entry: &DirEntry,
-        behind: u64,
-    ) -> FuseResult<bool> {
-        let node = match at.fs.node(entry.object).or_errno() {
-            // It went since the page was read.
-            Err(e) if e.code() == Errno::ENOENT.code() => return Ok(false),
-            node => node?,
-        };
-        let known = front.known(at.of(entry.object), &node)?;
-        Ok(self.take_virtual(&entry.name, &known, behind))
-    }
-
-    fn take_virtual(&mut self, name: &[u8], known: &EntryReply, behind: u64) -> bool {
-        let EntryReply { attr, generation, ttl } = known;
-        self.add(attr.ino, behind, OsStr::from_bytes(name), ttl, attr, *generation)
-    }
-}
 
 /// Where what is listed is: in the file system, or in a snapshot that is looked into.
 pub(crate) struct ListedIn {
@@ -97,6 +30,35 @@ impl ListedIn {
     }
 }
 
+/// An answer in the making, and what it is about.
+struct Listing<'a> {
+    front: &'a Front,
+    at: &'a ListedIn,
+    entries: &'a mut Entries,
+}
+
+impl Listing<'_> {
+    /// Adds an entry, and the number of the place behind it; whether the answer was full.
+    fn take(&mut self, entry: &DirEntry, behind: u64) -> FuseResult<bool> {
+        let of = self.at.of(entry.object);
+        let node = || self.at.fs.node(entry.object).or_errno();
+        if self.entries.is_plus {
+            let node = match node() {
+                // It went since the page was read.
+                Err(Errno::ENOENT) => return Ok(false),
+                node => node?,
+            };
+            return Ok(self.entries.add_known(&self.front.known(of, &node)?, behind, &entry.name));
+        }
+        let kind = match type_of(FileKind::from_mode(u64::from(entry.kind) << 12)) {
+            Some(kind) => kind,
+            // Old directories do not say.
+            None => type_of(node()?.kind()).ok_or(Errno::EIO)?,
+        };
+        Ok(self.entries.add(INodeNo(of.number()), behind, kind, &entry.name))
+    }
+}
+
 impl Front {
     /// Fills an answer with the entries from a place on.
     pub(crate) fn list(
@@ -104,7 +66,7 @@ impl Front {
         ino: INodeNo,
         handle: FileHandle,
         place: u64,
-        answer: &mut impl Listing,
+        answer: &mut Entries,
     ) -> FuseResult<()> {
         let at = match self.of(ino) {
             of @ (InodeTarget::Control | InodeTarget::Listing) => {
@@ -122,9 +84,10 @@ impl Front {
         let dir = self.node(ino)?;
         let is_root = dir.number() == at.fs.root_object();
         let above = if is_root { dir.number() } else { dir.parent };
+        let mut listing = Listing { front: self, at: &at, entries: answer };
         for (behind, name, object) in [(1, ".", dir.number()), (2, "..", above)] {
-            let entry = DirEntry { name: name.into(), object, kind: DIRECTORY };
-            if place < behind && answer.take(self, &at, &entry, behind)? {
+            let entry = DirEntry { name: name.into(), object, kind: file_type::DIRECTORY };
+            if place < behind && listing.take(&entry, behind)? {
                 return Ok(());
             }
         }
@@ -132,7 +95,7 @@ impl Front {
         let behind = DOTS + 1;
         if place < behind && is_root && self.is_control_shown() {
             let known = self.virtual_dir(InodeTarget::Control, None);
-            if answer.take_virtual(snapshots::NAME, &known, behind) {
+            if listing.entries.add_known(&known, behind, snapshots::NAME) {
                 return Ok(());
             }
         }
@@ -154,7 +117,7 @@ impl Front {
                 Err(e) => return Err(e),
             };
             number += 1;
-            if answer.take(self, &at, entry, number.saturating_add(first))? {
+            if listing.take(entry, number.saturating_add(first))? {
                 return Ok(());
             }
         }
@@ -171,7 +134,7 @@ impl Front {
         of: InodeTarget,
         handle: FileHandle,
         place: u64,
-        answer: &mut impl Listing,
+        answer: &mut Entries,
     ) -> FuseResult<()> {
         let progress = self.handles.listing(handle).ok_or(Errno::EBADF)?;
         let mut progress = progress.lock();
@@ -195,7 +158,7 @@ impl Front {
         });
         let skipped = usize::try_from(place).unwrap_or(usize::MAX);
         for (behind, (name, known)) in (1..).zip(entries.into_iter().chain(listed)).skip(skipped) {
-            if answer.take_virtual(name, &known, behind) {
+            if answer.add_known(&known, behind, name) {
                 break;
             }
         }

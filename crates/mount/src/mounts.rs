@@ -18,11 +18,11 @@
 //! too.
 
 use crate::front::Server;
+use crate::kernel::{READER, Session};
 use crate::served::{Front, SharedOptions};
 use crate::system::{Listed, MountHolder};
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
-use fuser::{Config, Session, SessionACL};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,12 +148,9 @@ impl Mounts {
         let connection = system::connection_at(&dir);
         let shared = SharedOptions::new(RwLock::new(options.clone()));
         let front = Front::new(what.fs, what.space, what.snapshots, Arc::clone(&shared));
-        let mut config = Config::default();
-        config.n_threads = Some(options.threads.max(1));
-        config.clone_fd = true;
         let mounted = Mounted { name: what.name, dir: dir.clone(), options: options.clone() };
         let server = Server::new(front, options.threads.max(1));
-        let begun = Session::from_fd(server, device, SessionACL::All, config)
+        let begun = Session::begin(device, server)
             .and_then(|session| self.answer(session, (mounted, shared), connection));
         begun.map_err(|e| {
             // A mount without a process that answers does not stay.
@@ -170,6 +167,7 @@ impl Mounts {
         (mounted, options): (Mounted, SharedOptions),
         connection: Option<u32>,
     ) -> std::io::Result<()> {
+        let (dir, threads) = (mounted.dir.clone(), mounted.options.threads.max(1));
         let number = {
             let mut state = self.0.state.lock();
             state.next += 1;
@@ -179,11 +177,13 @@ impl Mounts {
         };
         let shared = Arc::clone(&self.0);
         let answer = move || {
-            // However it ended, it is over.
-            let _ = session.run();
+            if session.run(threads).is_err() {
+                // Too few threads read, and programs would wait for ever.
+                let _ = system::unmount(&dir, true);
+            }
             shared.end(number);
         };
-        let spawned = std::thread::Builder::new().name("mount".to_owned()).spawn(answer);
+        let spawned = std::thread::Builder::new().name(READER.to_owned()).spawn(answer);
         spawned.map(drop).inspect_err(|_| self.0.end(number))
     }
 

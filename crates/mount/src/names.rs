@@ -2,29 +2,18 @@
 
 use crate::Options;
 use crate::acl;
-use crate::attrs::{self, now, time, without_set_ids};
+use crate::attrs::{self, now, without_set_ids};
 use crate::errno::{FuseResult, OrErrno as _};
-use crate::served::{Caller, EntryReply, Front};
+use crate::kernel::{
+    AttrChanges, EntryReply, Errno, FileAttr, FileHandle, INodeNo, NewTime, file_type,
+};
+use crate::served::{Caller, Front};
 use crate::snapshots::{self, InodeTarget, Listed, SnapdirMode};
 use engine::Node;
 use engine::files::{
-    FileKind, Hold, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names,
+    FileKind, Hold, NewFile, NewKind, OpenFile, RenameMode, SetAttrs, Time, XattrMode, names,
 };
-use fuser::{Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, RenameFlags, TimeOrNow};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The attributes that `setattr` is to change.
-pub(crate) struct AttrChanges {
-    pub(crate) mode: Option<u32>,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
-    pub(crate) size: Option<u64>,
-    pub(crate) atime: Option<TimeOrNow>,
-    pub(crate) mtime: Option<TimeOrNow>,
-    pub(crate) ctime: Option<SystemTime>,
-}
+use std::time::Duration;
 
 /// The kind of file that `mknod` is to make.
 pub(crate) fn kind_of(mode: u32, rdev: u32) -> FuseResult<NewKind> {
@@ -100,7 +89,7 @@ impl Front {
     /// not looked into.
     pub(crate) fn virtual_dir(&self, of: InodeTarget, listed: Option<&Listed>) -> EntryReply {
         let made = listed.map_or(0, |listed| listed.made);
-        let at = UNIX_EPOCH.checked_add(Duration::from_secs(made)).unwrap_or(UNIX_EPOCH);
+        let at = Time { seconds: i64::try_from(made).unwrap_or(0), nanos: 0 };
         let attr = FileAttr {
             ino: INodeNo(of.number()),
             size: 2,
@@ -109,17 +98,16 @@ impl Front {
             mtime: at,
             ctime: at,
             crtime: at,
-            kind: FileType::Directory,
+            kind: file_type::DIRECTORY,
             perm: 0o555,
             nlink: 2,
             uid: 0,
             gid: 0,
-            rdev: 0,
+            device: (0, 0),
             blksize: 4096,
-            flags: 0,
         };
         let ttl = if listed.is_some() { Duration::ZERO } else { self.ttl_of(of) };
-        EntryReply { attr, generation: Generation(0), ttl }
+        EntryReply { attr, generation: 0, ttl }
     }
 
     /// Makes a file. The kernel leaves it to the file system to take the umask off the mode: it
@@ -128,22 +116,66 @@ impl Front {
         &self,
         caller: Caller,
         parent: INodeNo,
-        name: &OsStr,
+        name: &[u8],
         kind: NewKind,
         (mode, umask): (u32, u32),
     ) -> FuseResult<Node> {
-        let mut new = NewFile {
-            uid: caller.uid.into(),
-            gid: caller.gid.into(),
-            ..NewFile::new(kind, mode & 0o7777, now())
-        };
-        let dir = self.object(parent)?;
-        let gets_list = !matches!(new.kind, NewKind::Symlink(_)) && self.is_on(Options::has_lists);
-        if gets_list && let Some(default) = self.list_of(dir, acl::DEFAULT)? {
-            return self.make_with_list(dir, name.as_bytes(), new, &default);
+        let (dir, mut new) = (self.object(parent)?, caller.file(kind, mode));
+        if let Some(default) = self.handed_down(dir, &new.kind)? {
+            return self.make_with_list(dir, name, new, &default);
         }
         new.mode &= !umask;
-        self.fs.create(dir, name.as_bytes(), &new).or_errno()
+        self.fs.create(dir, name, &new).or_errno()
+    }
+
+    /// Makes a file that has no name (`O_TMPFILE`), and is in use. It may get one from
+    /// [`Self::add_link`].
+    fn make_unnamed(
+        &self,
+        caller: Caller,
+        parent: INodeNo,
+        (mode, umask): (u32, u32),
+    ) -> FuseResult<(OpenFile, Node)> {
+        let (dir, mut new) = (self.object(parent)?, caller.file(NewKind::File, mode));
+        let list = self.handed_down(dir, &new.kind)?.map(|default| default.for_new(new.mode));
+        match &list {
+            Some(list) => new.mode = (new.mode & !0o777) | list.mode(),
+            None => new.mode &= !umask,
+        }
+        let open = self.fs.create_unnamed(dir, &new).or_errno()?;
+        if let Some(list) = list.filter(|list| !list.is_mode()) {
+            let (file, value) = (open.object(), list.encode());
+            self.fs.set_xattr(file, acl::ACCESS, &value, XattrMode::Any, new.now).or_errno()?;
+        }
+        let node = self.fs.node(open.object()).or_errno()?;
+        Ok((open, node))
+    }
+
+    /// Makes and opens a file, with or without a name.
+    pub(crate) fn create(
+        &self,
+        caller: Caller,
+        parent: INodeNo,
+        name: Option<&[u8]>,
+        modes: (u32, u32),
+    ) -> FuseResult<(EntryReply, FileHandle)> {
+        let (held, node) = match name {
+            Some(name) => {
+                let node = self.make(caller, parent, name, NewKind::File, modes)?;
+                (self.fs.hold(node.number()).or_errno()?, node)
+            }
+            None => self.make_unnamed(caller, parent, modes)?,
+        };
+        let known = self.known(InodeTarget::Live(node.number()), &node)?;
+        Ok((known, self.handles.add(Some(held))))
+    }
+
+    /// The list that a directory hands down to a new file of this kind, if it does.
+    fn handed_down(&self, dir: u64, kind: &NewKind) -> FuseResult<Option<acl::List>> {
+        match matches!(kind, NewKind::Symlink(_)) || !self.is_on(Options::has_lists) {
+            true => Ok(None),
+            false => self.list_of(dir, acl::DEFAULT),
+        }
     }
 
     /// Makes a file in a directory whose default list it gets, all at once.
@@ -201,9 +233,16 @@ impl Front {
         self.fs.rmdir(self.object(parent)?, name, now()).or_errno()
     }
 
-    /// Gives a file another name.
+    /// Gives a file another name, or one that was made without its first. The kernel refuses it to
+    /// files that have lost their last name.
     pub(crate) fn add_link(&self, ino: INodeNo, parent: INodeNo, name: &[u8]) -> FuseResult<Node> {
-        self.fs.link(self.object(ino)?, self.object(parent)?, name, now()).or_errno()?;
+        let (file, dir) = (self.object(ino)?, self.object(parent)?);
+        if self.node(ino)?.links == 0 {
+            let set = SetAttrs::default();
+            self.fs.give_name(file, (dir, name), None, &set, now()).or_errno()?;
+        } else {
+            self.fs.link(file, dir, name, now()).or_errno()?;
+        }
         self.node(ino)
     }
 
@@ -212,15 +251,17 @@ impl Front {
         caller: Caller,
         from: (INodeNo, &[u8]),
         to: (INodeNo, &[u8]),
-        flags: RenameFlags,
+        flags: u32,
     ) -> FuseResult<()> {
+        /// As `renameat2` has them.
+        const NO_REPLACE: u32 = 1 << 0;
+        const EXCHANGE: u32 = 1 << 1;
+        const WHITEOUT: u32 = 1 << 2;
         let how = match flags {
-            f if f.is_empty() => RenameMode::Replace,
-            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
-            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
-            RenameFlags::RENAME_WHITEOUT => {
-                RenameMode::Whiteout { uid: caller.uid.into(), gid: caller.gid.into() }
-            }
+            0 => RenameMode::Replace,
+            NO_REPLACE => RenameMode::NoReplace,
+            EXCHANGE => RenameMode::Exchange,
+            WHITEOUT => RenameMode::Whiteout { uid: caller.uid.into(), gid: caller.gid.into() },
             _ => return Err(Errno::EINVAL),
         };
         let (from, to) = ((self.object(from.0)?, from.1), (self.object(to.0)?, to.1));
@@ -235,9 +276,9 @@ impl Front {
         wanted: &AttrChanges,
     ) -> FuseResult<Node> {
         let (file, now) = (self.object(ino)?, now());
-        let when = |t: TimeOrNow| match t {
-            TimeOrNow::Now => now,
-            TimeOrNow::SpecificTime(at) => time(at),
+        let when = |t: NewTime| match t {
+            NewTime::Now => now,
+            NewTime::At(at) => at,
         };
         let mut set = SetAttrs {
             mode: wanted.mode.map(|mode| mode & 0o7777),
@@ -245,7 +286,7 @@ impl Front {
             gid: wanted.gid.map(u64::from),
             atime: wanted.atime.map(when),
             mtime: wanted.mtime.map(when),
-            ctime: wanted.ctime.map(time),
+            ctime: wanted.ctime,
             ..SetAttrs::default()
         };
         // Only root keeps set-id bits through a change of size, in all but odd cases, and no caller
@@ -258,7 +299,7 @@ impl Front {
         if let Some(size) = wanted.size {
             self.fs.truncate(file, size, now).or_errno()?;
             // The kernel sets the time of a truncation too, and means the same.
-            if wanted.mtime == Some(TimeOrNow::Now) {
+            if wanted.mtime == Some(NewTime::Now) {
                 set.mtime = None;
             }
         }

@@ -1,10 +1,10 @@
 //! How far a directory was listed (`listing.rs`).
 
 use crate::errno::{FuseResult, OrErrno as _};
+use crate::kernel::Errno;
 use crate::snapshots::Listed;
 use engine::Node;
 use engine::files::{DirCursor, DirEntry};
-use fuser::Errno;
 
 /// Entries that are read at once.
 const PAGE: usize = 512;

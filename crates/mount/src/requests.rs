@@ -3,8 +3,8 @@
 //! # Theory
 //!
 //! A process within a request cannot end before the request is answered: the kernel keeps it, also
-//! from `SIGKILL`. The kernel's interrupt (`FUSE_INTERRUPT`) does not come through here, because
-//! the library refuses it by itself. So one thread looks at requests that have been in progress for
+//! from `SIGKILL`. The kernel's interrupt (`FUSE_INTERRUPT`) is not used: it comes at any signal,
+//! also one that the process outlives, and may overtake its request. So one thread looks at requests that have been in progress for
 //! [`LOOK`]: where a signal waits that will end the process that sent the request, it is answered
 //! with `EINTR`, and the kernel lets the process go. The operation is carried out later or never,
 //! as after any death in the middle of a call. A process that outlives its signals never sees the
@@ -12,7 +12,7 @@
 //!
 //! The thread is started by the first request, and ends when none has been under way for [`IDLE`].
 
-use fuser::Errno;
+use crate::kernel::{Errno, Reply};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,38 +23,6 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// How long the thread that looks stays when nothing is under way.
 const IDLE: Duration = Duration::from_secs(10);
-
-/// A reply to the kernel that can be an error.
-pub(crate) trait ErrorReply: Send + 'static {
-    fn refuse(self, e: Errno);
-}
-
-macro_rules! refuse {
-    ($($reply:ident),*) => {$(
-        impl ErrorReply for fuser::$reply {
-            fn refuse(self, e: Errno) {
-                self.error(e);
-            }
-        }
-    )*};
-}
-
-refuse!(ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyWrite);
-
-/// A reply that waits for its answer.
-trait Pending: Send + Sync {
-    /// Answers with an error, unless it is answered already.
-    fn refuse(&self, e: Errno);
-}
-
-impl<R: ErrorReply> Pending for Mutex<Option<R>> {
-    fn refuse(&self, e: Errno) {
-        let reply = self.lock().take();
-        if let Some(reply) = reply {
-            reply.refuse(e);
-        }
-    }
-}
 
 /// The requests of a mount that are under way. Clones are the same.
 #[derive(Clone, Default)]
@@ -82,19 +50,22 @@ struct InFlight {
     /// The kernel's number of the thread that asked.
     thread: u32,
     since: Instant,
-    reply: Arc<dyn Pending>,
+    reply: Pending,
 }
 
+/// A reply that waits for its answer.
+type Pending = Arc<Mutex<Option<Reply>>>;
+
 /// The right to answer a request. Dropping it leaves the reply to what has it.
-pub(crate) struct Answer<R: ErrorReply> {
-    reply: Arc<Mutex<Option<R>>>,
+pub(crate) struct Answer {
+    reply: Pending,
     number: u64,
     requests: Requests,
 }
 
-impl<R: ErrorReply> Answer<R> {
+impl Answer {
     /// Answers by `tell`, unless the request was answered because its process ends.
-    pub(crate) fn give(&self, tell: impl FnOnce(R)) {
+    pub(crate) fn give(&self, tell: impl FnOnce(Reply)) {
         let reply = self.reply.lock().take();
         if let Some(reply) = reply {
             tell(reply);
@@ -107,7 +78,7 @@ impl<R: ErrorReply> Answer<R> {
     }
 }
 
-impl<R: ErrorReply> Drop for Answer<R> {
+impl Drop for Answer {
     fn drop(&mut self) {
         self.requests.0.state.lock().under_way.remove(&self.number);
     }
@@ -121,10 +92,9 @@ impl Requests {
     }
 
     /// A request of a thread that is to be answered by `reply`.
-    pub(crate) fn begin<R: ErrorReply>(&self, thread: u32, reply: R) -> Answer<R> {
+    pub(crate) fn begin(&self, thread: u32, reply: Reply) -> Answer {
         let reply = Arc::new(Mutex::new(Some(reply)));
-        let pending: Arc<dyn Pending> = Arc::clone(&reply) as _;
-        let under_way = InFlight { thread, since: Instant::now(), reply: pending };
+        let under_way = InFlight { thread, since: Instant::now(), reply: Arc::clone(&reply) };
         let mut state = self.0.state.lock();
         let number = state.next;
         state.next += 1;
@@ -161,7 +131,10 @@ impl Shared {
             // The system is called, and the kernel answered, without the lock.
             parking_lot::MutexGuard::unlocked(&mut state, || {
                 let killed = old.iter().filter(|(thread, _)| is_being_killed(*thread));
-                killed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
+                for (_, reply) in killed {
+                    let reply = reply.lock().take();
+                    reply.into_iter().for_each(|reply| reply.error(Errno::EINTR));
+                }
             });
         }
         (state.sleeps, state.is_watched) = (false, false);
@@ -198,6 +171,8 @@ fn has_fatal_signal(status: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
     fn status(pending: u64, shared: u64, blocked: u64, caught: u64) -> String {
         format!(
@@ -220,12 +195,11 @@ mod tests {
         assert!(!has_fatal_signal("no such thing"));
     }
 
-    struct Reply(std::sync::mpsc::Sender<i32>);
-
-    impl ErrorReply for Reply {
-        fn refuse(self, e: Errno) {
-            self.0.send(e.code()).unwrap();
-        }
+    /// An answer without more than its head.
+    fn answered(mut reader: &UnixStream, within: Duration) -> Option<[u8; 16]> {
+        reader.set_read_timeout(Some(within)).unwrap();
+        let mut head = [0; 16];
+        std::io::Read::read_exact(&mut reader, &mut head).ok().map(|()| head)
     }
 
     /// A process that a signal ends while one of its requests is in progress is let go. It waits
@@ -234,9 +208,13 @@ mod tests {
     fn a_request_of_a_process_that_ends_is_answered() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let requests = Requests::default();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let answer = requests.begin(child.id(), Reply(sender.clone()));
-        let other = requests.begin(std::process::id(), Reply(sender));
+        // A socket takes answers as the device does.
+        let (reader, writer) = UnixStream::pair().unwrap();
+        let device = Arc::new(OwnedFd::from(writer));
+        Reply::new(&device, 1).error(Errno::EINTR);
+        let interrupted = answered(&reader, Duration::from_secs(60)).unwrap();
+        let answer = requests.begin(child.id(), Reply::new(&device, 1));
+        let other = requests.begin(std::process::id(), Reply::new(&device, 2));
         let signal = |name: &str| {
             let id = child.id().to_string();
             assert!(
@@ -244,9 +222,9 @@ mod tests {
             );
         };
         signal("-STOP");
-        assert!(receiver.recv_timeout(LOOK * 4).is_err(), "it only stands still");
+        assert!(answered(&reader, LOOK * 4).is_none(), "it only stands still");
         signal("-TERM");
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(Errno::EINTR.code()));
+        assert_eq!(answered(&reader, Duration::from_secs(60)), Some(interrupted));
         assert!(!answer.is_wanted());
         assert!(other.is_wanted());
         drop((answer, other));

@@ -1,12 +1,13 @@
 //! A file system that is mounted: what the answers to its requests are made of.
 
-use crate::attrs::{attributes, generation};
+use crate::attrs::{attributes, now};
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::handles::Handles;
+use crate::kernel::{EntryReply, Errno, INodeNo, Request};
 use crate::snapshots::{InodeTarget, Snapshots};
 use crate::{Options, SpaceFn};
+use engine::files::{NewFile, NewKind};
 use engine::{Filesystem, Node};
-use fuser::{Errno, FileAttr, Generation, INodeNo, Request};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +30,6 @@ pub(crate) struct Front {
     ttl: Duration,
 }
 
-/// A file as the kernel is to know it.
-pub(crate) struct EntryReply {
-    pub(crate) attr: FileAttr,
-    pub(crate) generation: Generation,
-    /// How long it may remember that.
-    pub(crate) ttl: Duration,
-}
-
 /// The user of the program that asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
@@ -45,8 +38,14 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn of(request: &Request) -> Self {
-        Self { uid: request.uid(), gid: request.gid() }
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        Self { uid: request.uid, gid: request.gid }
+    }
+
+    /// A file that the caller makes.
+    pub(crate) fn file(self, kind: NewKind, mode: u32) -> NewFile {
+        let new = NewFile::new(kind, mode & 0o7777, now());
+        NewFile { uid: self.uid.into(), gid: self.gid.into(), ..new }
     }
 }
 
@@ -105,7 +104,7 @@ impl Front {
     pub(crate) fn known(&self, of: InodeTarget, node: &Node) -> FuseResult<EntryReply> {
         let mut attr = attributes(node).ok_or(Errno::EIO)?;
         attr.ino = INodeNo(of.number());
-        Ok(EntryReply { attr, generation: generation(node), ttl: self.ttl_of(of) })
+        Ok(EntryReply { attr, generation: node.generation, ttl: self.ttl_of(of) })
     }
 
     /// Bytes that can still be written.

@@ -21,8 +21,8 @@
 //! to one that is gone fails with `ESTALE`, and a number is never used again.
 
 use crate::errno::FuseResult;
+use crate::kernel::Errno;
 use engine::{Dataset, Filesystem, OpenPool, PropertyContext, WeakPool};
-use fuser::Errno;
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 

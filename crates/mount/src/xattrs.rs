@@ -4,10 +4,10 @@ use crate::Options;
 use crate::acl;
 use crate::attrs::now;
 use crate::errno::{FuseResult, OrErrno as _};
+use crate::kernel::{Errno, INodeNo};
 use crate::served::Front;
 use crate::snapshots::InodeTarget;
 use engine::files::{SetAttrs, XattrMode};
-use fuser::{Errno, INodeNo};
 
 /// Flags of `setxattr`.
 const CREATE: i32 = 1;
@@ -72,7 +72,7 @@ impl Front {
         let stored = self.stored_name(ino, name)?;
         let set = self.fs.set_xattr(file, stored.as_deref().unwrap_or(name), value, how, now());
         set.or_errno().map_err(|e| match e {
-            e if e.code() == Errno::EFBIG.code() => Errno::E2BIG,
+            Errno::EFBIG => Errno::E2BIG,
             e => e,
         })
     }
@@ -96,7 +96,7 @@ impl Front {
                 self.fs.set_xattr(file, name, &value, XattrMode::Any, now).or_errno()?;
             }
             None => match self.fs.remove_xattr(file, name, now).or_errno() {
-                Err(e) if e.code() == Errno::ENODATA.code() => {}
+                Err(Errno::ENODATA) => {}
                 done => done?,
             },
         }

@@ -14,6 +14,8 @@ mod projects;
 #[path = "mount/reading.rs"]
 mod reading;
 mod support;
+#[path = "mount/unnamed.rs"]
+mod unnamed;
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;

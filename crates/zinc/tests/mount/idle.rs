@@ -30,7 +30,7 @@ fn many_mounts_cost_little() {
     let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert_eq!(listed.matches(place.mnt().to_str().unwrap()).count(), MOUNTS);
     let pid = std::fs::read_to_string(pid).unwrap().trim().to_owned();
-    let readers = || threads(&pid, "fuser-");
+    let readers = || threads(&pid, "mount-reads");
     // The last mounts may still be starting theirs.
     support::place::until("all are read from", || readers() == READERS * MOUNTS);
     place.sh("for fs in fs*; do echo here > $fs/file; ls -l $fs > /dev/null; done");
