@@ -143,11 +143,12 @@ impl Front {
             None => new.mode &= !umask,
         }
         let open = self.fs.create_unnamed(dir, &new).or_errno()?;
+        let file = OpenFile::object(&open);
         if let Some(list) = list.filter(|list| !list.is_mode()) {
-            let (file, value) = (open.object(), list.encode());
+            let value = list.encode();
             self.fs.set_xattr(file, acl::ACCESS, &value, XattrMode::Any, new.now).or_errno()?;
         }
-        let node = self.fs.node(open.object()).or_errno()?;
+        let node = self.fs.node(file).or_errno()?;
         Ok((open, node))
     }
 

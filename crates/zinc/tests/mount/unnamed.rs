@@ -31,8 +31,8 @@ fn a_file_gets_its_name_when_it_is_whole() {
                   name(fd, 'whole')\n\
                   os.link('whole', 'again')\n\
                   print(os.fstat(fd).st_nlink, os.stat('whole').st_size, oct(os.fstat(fd).st_mode))";
-    let said = python(&place, script);
-    assert_eq!(said, "[] 0 b'xxx'\n2 300000 0o100640\n");
+    let printed = python(&place, script);
+    assert_eq!(printed, "[] 0 b'xxx'\n2 300000 0o100640\n");
     // One that is not to get a name gets none, and none takes another's.
     let script = "fd = at(os.O_EXCL)\n\
                   try: name(fd, 'new')\n\
