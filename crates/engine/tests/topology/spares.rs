@@ -99,7 +99,7 @@ fn a_pool_that_needs_a_leaf_that_was_marked_as_failed_says_so() {
 }
 
 /// A leaf that is used in spite of too many wrong blocks gets a spare beside it, which is given
-/// back when its errors are forgotten, or the pool is imported without them.
+/// back when its errors are forgotten. As in OpenZFS no import forgets them.
 #[test]
 fn a_spare_stands_in_for_a_leaf_with_too_many_wrong_blocks() {
     scenarios([(2430, false), (2431, true)], |steps, is_exported| {
@@ -113,12 +113,49 @@ fn a_spare_stands_in_for_a_leaf_with_too_many_wrong_blocks() {
         assert_eq!(run.pool().take_spares(&run.bench.source()).unwrap().len(), 1);
         run.pool().wait_for_scan().unwrap();
         (0..20).for_each(|_| run.step());
+        if is_exported {
+            run.without(Vec::new());
+            run.pool().wait_for_scan().unwrap();
+            let tree = run.pool().view().vdevs();
+            let node = tree.leaves().nth(1).unwrap();
+            assert_eq!(
+                (node.guid(), node.state(), node.reason()),
+                (leaf, VdevState::Degraded, Reason::TooManyErrors)
+            );
+            assert!(node.writer().is_some(), "it is used");
+        }
         assert!(run.pool().leaves_without_spare().is_empty());
         assert!(has(run.pool(), "spare") && is_whole(run.pool()), "it stays until it is cleared");
-        match is_exported {
-            true => run.without(Vec::new()),
-            false => run.pool().forget_errors(None).unwrap(),
-        }
+        run.pool().forget_errors(None).unwrap();
+        assert_eq!(state(run.pool(), 1), VdevState::Online);
         are_back(run);
+    });
+}
+
+/// What an export keeps of a leaf in doubt is what OpenZFS keeps, in the labels as well, and it is
+/// gone when the errors are forgotten. That a leaf failed is forgotten by the import.
+#[test]
+fn a_leaf_that_failed_after_it_was_in_doubt_is_tried_again_by_an_import() {
+    scenario(2440, |steps| {
+        let mut run = run(steps, Shape::Mirror, 60);
+        scrub_until(run.pool(), &run.bench, 1, Fault::flip(5 << 20..u64::MAX, 1), 12);
+        assert_eq!(state(run.pool(), 1), VdevState::Degraded);
+        let marks = |run: &Run| {
+            let seen = run.pool().look().unwrap();
+            let leaf = leaf(&seen, 1);
+            (leaf.degraded, leaf.faulted, leaf.aux_state.clone())
+        };
+        assert_eq!(marks(&run), (true, false, Some("err_exceeded".to_owned())));
+        run.bench.faults[1].add(Fault::fail_flushes(EIO));
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 1), VdevState::Faulted);
+        assert_eq!(marks(&run), (false, true, Some("err_exceeded".to_owned())));
+        run.bench.faults[1].clear();
+        run.without(Vec::new());
+        run.pool().wait_for_scan().unwrap();
+        assert_eq!((state(run.pool(), 1), marks(&run)), (VdevState::Online, (false, false, None)));
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
     });
 }

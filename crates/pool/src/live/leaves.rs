@@ -125,10 +125,10 @@ fn some(txgs: Txgs) -> Option<Txgs> {
 }
 
 /// The member that says of a leaf what was decided of it while it was in use, when it is not set.
-/// That it is not in its place is not written down: that is seen.
+/// That it is not in its place, or was away, is not written down: that is seen.
 fn missing_mark(leaf: &VdevConfig, node: NodeRef<'_>) -> Option<&'static str> {
     let (name, is_set) = match node.state() {
-        VdevState::Degraded if node.reason() == Reason::None => return None,
+        VdevState::Degraded if node.reason() != Reason::TooManyErrors => return None,
         // The administrator's word is written down by the task that has it, if it is to stay.
         VdevState::Faulted if node.reason() == Reason::External => return None,
         VdevState::Faulted => ("faulted", leaf.faulted),
@@ -143,9 +143,13 @@ fn missing_mark(leaf: &VdevConfig, node: NodeRef<'_>) -> Option<&'static str> {
 fn mark(leaf: &mut VdevConfig, node: NodeRef<'_>) -> ondisk::Result<bool> {
     let Some(name) = missing_mark(leaf, node) else { return Ok(false) };
     set_u64(leaf, name, 1)?;
-    if name != "removed" {
-        set_text(leaf, "aux_state", "err_exceeded")?;
+    match name {
+        "removed" => return Ok(true),
+        // What is not used any more is not used in spite of its errors either.
+        "faulted" => unset(leaf, &["degraded"])?,
+        _ => {}
     }
+    set_text(leaf, "aux_state", "err_exceeded")?;
     Ok(true)
 }
 
@@ -154,26 +158,30 @@ pub(super) fn unmark(leaf: &mut VdevConfig) -> ondisk::Result<()> {
     unset(leaf, &["faulted", "degraded", "removed", "aux_state", "not_present"])
 }
 
-/// Says of every leaf below `vdev` whether it was found. What errors decided of leaves before the
-/// pool was exported does not count any more: they may stand in another machine now. What the
+/// Forgets of a leaf what is not known to hold where the pool is imported: that it cannot be used.
+/// As in OpenZFS, one that was used in spite of its errors is still in doubt: its errors say that
+/// it answers and that what it answers was wrong, wherever it stands.
+fn forget_absence(leaf: &mut VdevConfig) -> ondisk::Result<()> {
+    match leaf.degraded && !leaf.faulted {
+        true => unset(leaf, &["removed", "not_present"]),
+        false => unmark(leaf),
+    }
+}
+
+/// Says of every leaf below `vdev` whether it was found. That errors made leaves unusable before
+/// the pool was exported does not count any more: they may stand in another machine now. What the
 /// administrator said of them does. The depth of a configuration is bounded.
 pub(super) fn mark_found(
     vdev: &mut VdevConfig,
     found: &dyn Fn(&u64) -> bool,
     was_exported: bool,
 ) -> ondisk::Result<()> {
-    let was_doubtful =
-        vdev.kind == VdevKind::Spare && vdev.children.first().is_some_and(|own| own.degraded);
     vdev.children.iter_mut().try_for_each(|child| mark_found(child, found, was_exported))?;
-    // The spare of one that is not in doubt any more is given back.
-    if let Some(own) = vdev.children.first_mut().filter(|own| was_doubtful && !own.degraded) {
-        set_u64(own, "unspare", 1)?;
-    }
     if !matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
         return Ok(());
     }
     match found(&vdev.guid) {
-        true if was_exported && !vdev.is_faulted_by_hand() => unmark(vdev),
+        true if was_exported && !vdev.is_faulted_by_hand() => forget_absence(vdev),
         // It was pulled out, and is back.
         true if vdev.removed => unset(vdev, &["removed", "not_present"]),
         true if vdev.not_present => unset(vdev, &["not_present"]),
