@@ -107,6 +107,13 @@ fn a_log_mirror_keeps_a_good_side_and_an_offline_log_is_not_missing() {
     place.ok("zfs create tank/fs");
     place.ok("zpool online tank two");
     has(&place.ok("zpool status tank"), &["two", "ONLINE"]);
+    // Nor is one that was said to have failed.
+    place.ok("zpool offline -f tank two");
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . tank");
+    has(&place.ok("zpool status tank"), &["FAULTED", "external device fault"]);
+    place.ok("zpool clear tank");
+    has(&place.ok("zpool status tank"), &[" state: ONLINE"]);
     assert_eq!(place.run("check tank").code, 0);
 }
 

@@ -1,10 +1,44 @@
-//! Log devices that are taken off the pool.
+//! Log devices that are taken off the pool, fail, or are said to have failed.
 
 use super::random::Bench;
-use super::{holds_model, prepared, whole};
-use engine::LivePool;
-use engine::live::{Devices, NewTop, SpaceClass};
+use super::{EIO, guid, holds, holds_model, prepared, rt, run, state, whole};
+use engine::inside::device::Fault;
+use engine::inside::vdev::VdevState;
+use engine::live::check_import;
+use engine::live::{Devices, ImportOptions, LogDevices, NewTop, OfflineMode, SpaceClass};
+use engine::{LivePool, OpenOptions};
 use poolkit::Shape;
+use testkit::scenarios;
+
+/// As in OpenZFS the pool is imported without a word: no log leads to a device that failed, and one
+/// that failed by its errors is tried again.
+#[test]
+fn a_log_device_that_failed_is_not_missing() {
+    scenarios([(2450, false), (2451, true)], |steps, is_by_hand| {
+        let mut run = run(steps, Shape::DiskAndLog, 40);
+        let (leaf, want) = (guid(run.pool(), 1), VdevState::Faulted);
+        if is_by_hand {
+            run.pool().offline_leaf(leaf, OfflineMode::Faulted).unwrap();
+        } else {
+            run.bench.faults[1].add(Fault::fail_flushes(EIO));
+        }
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        assert_eq!(state(run.pool(), 1), want);
+        run.bench.faults[1].clear();
+        let (bench, model) = run.finish();
+        let [candidate] = &bench.candidates()[..] else { panic!("one pool") };
+        let open = OpenOptions::default();
+        let options = ImportOptions { logs: LogDevices::Needed, ..ImportOptions::new(open) };
+        check_import(&rt::Rt::current(), candidate, &options).unwrap();
+        let pool = bench.import();
+        pool.wait_for_scan().unwrap();
+        let want = if is_by_hand { want } else { VdevState::Online };
+        assert_eq!(state(&pool, 1), want);
+        pool.export().unwrap();
+        holds(&bench, &model);
+    });
+}
 
 fn log_guid(pool: &LivePool) -> Option<u64> {
     let seen = pool.look().unwrap();

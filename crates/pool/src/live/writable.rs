@@ -127,18 +127,23 @@ fn log_devices(pool: &Pool, cut: &[CutLog], logs: LogDevices, out: &mut Vec<Obst
         let leads_there = |c: &&CutLog| c.at.contains(&id);
         let datasets = cut.iter().filter(leads_there).map(|c| c.dataset.clone());
         let datasets: Vec<String> = datasets.collect();
-        let is_needed = logs == LogDevices::Needed && !is_offline(pool, id);
+        let is_needed = logs == LogDevices::Needed && is_missing(pool, id);
         if is_needed || !datasets.is_empty() {
             out.push(Obstacle::LogDevice { name, datasets });
         }
     }
 }
 
-/// Every device of this top-level vdev was taken offline: it is not missing.
-fn is_offline(pool: &Pool, top: u64) -> bool {
+/// A device of this top-level vdev is not there, and nothing but that keeps it from being used. One
+/// that the administrator took out is not missing, and one that failed is there: its logs ended.
+fn is_missing(pool: &Pool, top: u64) -> bool {
     let top = pool.config().vdev_tree.children.iter().find(|t| t.id == top);
     let mut leaves = top.into_iter().flat_map(|t| t.walk()).filter(|v| v.children.is_empty());
-    leaves.all(|leaf| leaf.offline)
+    leaves.any(|leaf| {
+        let is_taken_out = leaf.offline || leaf.is_faulted_by_hand();
+        let has_failed = leaf.faulted && pool.candidate().leaves.contains_key(&leaf.guid);
+        !is_taken_out && !has_failed
+    })
 }
 
 fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
