@@ -81,6 +81,7 @@ impl PoolAccess for Served<'_> {
             UpkeepWork::NoteMoved => "noting where devices are",
             UpkeepWork::TakeSpares => "taking hot spares",
             UpkeepWork::Resilver => "resilvering devices that missed a write",
+            UpkeepWork::Expand => "using what devices have grown by",
         };
         let presence = Arc::new(Presence::default());
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
@@ -119,6 +120,9 @@ fn log(pool: &str, event: &UpkeepEvent) {
         }
         UpkeepEvent::SpareTaken { leaf, spare } => {
             tracing::warn!(target: "zinc::pool", "{pool}: spare {spare} stands in for {leaf}");
+        }
+        UpkeepEvent::Expanded => {
+            tracing::info!(target: "zinc::pool", "{pool}: what its devices have grown by is used");
         }
     }
 }

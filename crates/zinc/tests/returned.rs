@@ -235,6 +235,29 @@ fn sides_that_change_names_with_each_other_are_followed() {
     served.holds(&["x", "y", "z"]);
 }
 
+/// Where `autoexpand` says so, devices that grow while the pool is served are used to their ends.
+#[test]
+fn what_devices_grow_by_is_used_where_that_is_wanted() {
+    let served = Served::mirror();
+    served.write("x", 1);
+    served.now("zpool set autoexpand=on tank");
+    let sizes = || served.now("zpool list -Hpo size,expandsize tank");
+    let longer = |name: &str| {
+        let file = File::options().write(true).open(served.at(name)).unwrap();
+        file.set_len(file.metadata().unwrap().len() + (128 << 20)).unwrap();
+    };
+    let before = sizes();
+    longer("a");
+    longer("b");
+    until("the pool is larger", || sizes() != before && sizes().ends_with("\t-\n"));
+    until("that is said", || served.log().contains("what its devices have grown by is used"));
+    served.write("y", 2);
+    served.now("zpool export tank");
+    served.place.zdb_is_content("tank");
+    served.place.ok("zpool import -d . tank");
+    served.place.ok("check tank");
+}
+
 /// A disk without redundancy is shorter for a while: that is said, and it is used as before when it
 /// has its size again.
 #[test]

@@ -38,6 +38,8 @@ pub enum UpkeepWork {
     TakeSpares,
     /// Devices are brought what they missed.
     Resilver,
+    /// What devices have grown by is used.
+    Expand,
 }
 
 /// How a pool is reached. It is held for as long as a call takes: looking for devices takes longer,
@@ -86,6 +88,8 @@ pub enum UpkeepEvent {
         /// The spare.
         spare: String,
     },
+    /// What devices have grown by is used.
+    Expanded,
 }
 
 /// The devices of a pool, looked after.
@@ -121,6 +125,7 @@ pub struct Upkeep {
     grown: Tried,
     spared: Tried,
     resilvered: Tried,
+    expanded: Tried,
     lookout: DeviceSearch,
     /// When files with other names are looked for again.
     follow_at: Duration,
@@ -142,6 +147,7 @@ impl Upkeep {
             grown: Tried::default(),
             spared: Tried::default(),
             resilvered: Tried::default(),
+            expanded: Tried::default(),
             lookout,
             follow_at: Duration::ZERO,
             is_any_lost: false,
@@ -174,7 +180,21 @@ impl Upkeep {
         {
             self.take_spares(pool, tell);
         }
+        self.expand(pool, tell)?;
         self.resilver(pool)
+    }
+
+    /// Uses what devices have grown by, where the pool is to do that.
+    fn expand(&mut self, pool: &impl PoolAccess, tell: Tell<'_>) -> Option<()> {
+        let grown = pool.look(LivePool::vdevs_to_expand)?;
+        if self.expanded.is_due(self.rt.now(), grown, Vec::new()) {
+            // A pool that stops meanwhile, or a device that fails, is reported as that.
+            let used = pool.work(UpkeepWork::Expand, |pool| pool.expand_if_wanted().is_ok());
+            if used.unwrap_or_default() {
+                tell(UpkeepEvent::Expanded);
+            }
+        }
+        Some(())
     }
 
     /// Begins a resilver of devices that are in use, and of which a write failed. One that goes on

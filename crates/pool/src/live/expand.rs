@@ -110,18 +110,31 @@ fn last_of(round: Round) -> usize {
 }
 
 impl Shared {
+    /// The top-level vdevs, of those that are meant, that could be larger by now. Asks the system
+    /// for the sizes of devices.
+    fn could_grow(&self, is_meant: impl Fn(&VdevConfig) -> bool) -> Vec<u64> {
+        let tree = self.reader.vdevs();
+        let root = self.config.lock().root.clone();
+        let tops = root.children.iter().filter(|top| is_meant(top) && could_grow(&tree, top));
+        tops.map(|top| top.guid).collect()
+    }
+
     fn expand(&self, is_meant: impl Fn(&VdevConfig) -> bool + Send + 'static) -> Result<()> {
-        let could = {
-            let tree = self.reader.vdevs();
-            let config = self.config.lock();
-            let tops = config.root.children.iter();
-            tops.filter(|top| is_meant(top)).any(|top| could_grow(&tree, top))
-        };
-        if could {
+        if !self.could_grow(&is_meant).is_empty() {
             let grown = self.run(move |cx| cx.expand(&is_meant))?;
             grown.iter().for_each(|spec| self.alloc.grow(spec));
+            if self.expands.load(Ordering::Relaxed) {
+                grown.iter().for_each(|spec| self.post_growth(spec));
+            }
         }
         Ok(())
+    }
+
+    fn post_growth(&self, spec: &TopSpec) {
+        let root = self.config.lock().root.clone();
+        let tops = root.children.iter().filter(|top| top.id == u64::from(spec.id));
+        let leaves = tops.flat_map(VdevConfig::walk).filter(|v| v.kind.is_leaf());
+        leaves.for_each(|leaf| self.post_device("vdev_autoexpand", leaf.guid));
     }
 
     /// The smallest device of a vdev may be gone: with `autoexpand` the vdev grows to the next.
@@ -141,6 +154,16 @@ impl LivePool {
     pub fn expand(&self, leaves: &[u64]) -> Result<()> {
         let leaves = leaves.to_vec();
         self.shared.expand(move |top| top.walk().any(|v| leaves.contains(&v.guid)))
+    }
+
+    /// The top-level vdevs, by guid, whose devices have grown, when the pool's property
+    /// `autoexpand` says that they are to be used to their ends. Asks the system.
+    #[must_use]
+    pub fn vdevs_to_expand(&self) -> Vec<u64> {
+        match self.shared.expands.load(Ordering::Relaxed) {
+            true => self.shared.could_grow(|_| true),
+            false => Vec::new(),
+        }
     }
 
     /// The same in all vdevs, when the pool's property `autoexpand` says so.
