@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Child;
 use support::place::{Place, until};
 
@@ -95,6 +95,44 @@ fn what_happens_to_a_served_pool_is_kept_told_and_given_to_a_command() {
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     has(&log, &["a is OFFLINE, and was ONLINE", "tank: scrub_start", "tank: resilver_finish"]);
+}
+
+#[test]
+fn what_is_done_with_devices_has_the_events_of_openzfs() {
+    let place = Place::new(&["a", "b", "s", "l"]);
+    place.ok("zpool create tank mirror a b spare s log l");
+    let mut server = served(&place, "");
+    let happens = |command: &str, class: &str| {
+        place.ok_here("zpool events -c");
+        place.ok_here(command);
+        let class = format!("sysevent.fs.zfs.{class}");
+        until(&class, || classes(&place).contains(&class));
+    };
+    happens("zpool trim -w tank a", "trim_start");
+    position(&classes(&place), "sysevent.fs.zfs.trim_finish");
+    happens("zpool scrub -e tank", "errorscrub_start");
+    position(&classes(&place), "sysevent.fs.zfs.errorscrub_finish");
+    happens("zpool replace -w tank b s", "vdev_spare");
+    place.ok_here("zpool detach tank s");
+    happens("zpool remove tank s", "vdev_remove_aux");
+    happens("zpool remove tank l", "vdev_remove_dev");
+    happens("zpool reguid tank", "pool_reguid");
+    place.ok_here("zpool set autoexpand=on tank");
+    for name in ["a", "b"] {
+        let file = std::fs::File::options().write(true).open(place.path().join(name)).unwrap();
+        file.set_len(256 << 20).unwrap();
+    }
+    happens("zpool list tank", "vdev_autoexpand");
+    // A side that is wrong in more than one block, which is too many.
+    place.ok_here("zpool set checksum_n=1 tank mirror-0");
+    let file = std::fs::File::options().write(true).open(place.path().join("b")).unwrap();
+    let noise = vec![0x5a; 1 << 20];
+    (4..16).for_each(|n| file.write_all_at(&noise, n << 20).unwrap());
+    place.ok_here("zpool scrub -w tank");
+    until("it is in doubt", || place.ok_here("zpool list -Ho health tank") == "DEGRADED\n");
+    happens("zpool clear tank", "vdev_clear");
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
 }
 
 #[test]

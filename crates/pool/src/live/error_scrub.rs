@@ -131,6 +131,7 @@ impl LivePool {
             return Err(self.shared.refused(Ongoing::Scan));
         }
         let start_time = shared.rt.wall().as_secs();
+        shared.post_system("errorscrub_start");
         let log = {
             let _gate = shared.gate.read();
             read(&shared.mos, shared.features.count(BY_HEAD).is_some())?
@@ -152,6 +153,7 @@ impl LivePool {
         let healed: BTreeSet<Zbookmark> = fine.iter().map(|(block, _)| *block).collect();
         shared.run_keeping_datasets(move |cx| cx.end_error_scrub(&state, &fine))?;
         shared.block_faults.are_found(&healed);
+        shared.post_system("errorscrub_finish");
         Ok(lost)
     }
 }

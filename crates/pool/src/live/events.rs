@@ -20,8 +20,10 @@
 //!           ereport.fs.zfs.data                         a block is lost: no copy of it is right
 //!           ereport.fs.zfs.io_failure                   the pool is suspended
 //!           sysevent.fs.zfs.vdev_add, _attach, _remove, _online, config_sync
-//! reported  sysevent.fs.zfs.pool_create, _import, _export, _destroy
+//! reported  sysevent.fs.zfs.pool_create, _import, _export, _destroy, _reguid
 //!           sysevent.fs.zfs.scrub_*, resilver_*         where a scan or rebuild begins and ends
+//!           sysevent.fs.zfs.errorscrub_*, trim_*        the same
+//!           sysevent.fs.zfs.vdev_spare, _clear, _autoexpand, _remove_aux, _remove_dev
 //!           sysevent.fs.zfs.history_event               where history is written
 //! ```
 //!

@@ -47,6 +47,15 @@ impl Shared {
         self.post(&format!("sysevent.fs.zfs.{name}"), Vec::new());
     }
 
+    /// The same of a device, which may have left the pool.
+    pub(super) fn post_device(&self, name: &str, guid: u64) {
+        let class = format!("sysevent.fs.zfs.{name}");
+        match self.look().leaves.get(&guid) {
+            Some(leaf) => self.post_leaf(&class, guid, leaf, Vec::new()),
+            None => self.post(&class, vec![("vdev_guid", EventValue::Number(guid))]),
+        }
+    }
+
     /// Posts where a resilver that follows pointers begins or ends.
     pub(super) fn post_resilver(&self, name: &str) {
         self.post(&format!("sysevent.fs.zfs.{name}"), vec![(RESILVER_TYPE, text("healing"))]);

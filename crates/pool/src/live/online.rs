@@ -540,10 +540,10 @@ impl LivePool {
         if guid.is_none() {
             self.view().faults().forget();
         }
-        let is_spared = self.run(move |cx| {
+        let (is_spared, cleared) = self.run(move |cx| {
             let tree = cx.shared.reader.vdevs();
             let mut root = cx.shared.config.lock().root.clone();
-            let mut is_spared = false;
+            let (mut is_spared, mut cleared) = (false, Vec::new());
             let which = guid.unwrap_or_else(|| tree.root().guid());
             let chosen = tree.walk().find(|node| node.guid() == which).map(below);
             let chosen = chosen.unwrap_or_default();
@@ -553,6 +553,7 @@ impl LivePool {
                 change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
                 if leaf.state() == vdev::VdevState::Degraded {
                     is_spared |= relieve_spare(&mut root, leaf.guid())?;
+                    cleared.push(leaf.guid());
                 }
                 let _ = leaf.accept_size();
             }
@@ -569,8 +570,9 @@ impl LivePool {
             cx.shared.reader.set_vdevs(next);
             let mut config = cx.shared.config.lock();
             (config.root, config.dirty) = (root, true);
-            Ok(is_spared)
+            Ok((is_spared, cleared))
         })?;
+        cleared.into_iter().for_each(|leaf| self.shared.post_device("vdev_clear", leaf));
         self.shared.resume_works()?;
         if is_spared {
             self.shared.detach_outlived()?;

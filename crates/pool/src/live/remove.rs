@@ -165,6 +165,7 @@ impl LivePool {
             self.shared.alloc.use_log(id);
         }
         removed?;
+        self.shared.post_device("vdev_remove_dev", guid);
         let pool = self.guid();
         for (guid, device) in devices {
             labels::clear_leaf(&device, pool, guid);
@@ -211,6 +212,7 @@ impl LivePool {
             let pool = cx.shared.config.lock().facts.name.clone();
             cx.log_event_of_pool("vdev remove", &format!("{pool} vdev ({kind}) {path}"))
         })?;
+        self.shared.post_device("vdev_remove_aux", guid);
         if let Some(device) = device.filter(|_| state == PoolState::L2cache) {
             labels::clear_aux(&device, state, guid);
         }

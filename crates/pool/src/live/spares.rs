@@ -116,6 +116,7 @@ impl LivePool {
         };
         let new = NewChild { guid: spare, path, what, resilver, only_for_failed };
         self.shared.attach((leaf, AttachKind::Spare), &new)?;
+        self.shared.post_device("vdev_spare", spare);
         self.start_resilver(resilver)
     }
 

@@ -258,7 +258,7 @@ impl LivePool {
     /// labels would keep the old guid, and it would be a device of another pool from then on.
     pub fn reguid(&self, wanted: Option<u64>) -> Result<u64> {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
-        self.run(move |cx| {
+        let changed = self.run(move |cx| {
             if cx.shared.config.lock().facts.guid == guid {
                 return Err(cx.shared.refused(PoolRefusal::SameGuid));
             }
@@ -269,6 +269,10 @@ impl LivePool {
             cx.shared.config.lock().facts.guid = guid;
             cx.set_root(root);
             Ok(guid)
-        })
+        });
+        if changed.is_ok() {
+            self.shared.post_system("pool_reguid");
+        }
+        changed
     }
 }

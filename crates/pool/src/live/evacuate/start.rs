@@ -229,7 +229,9 @@ impl LivePool {
         let begun = self
             .stop_using(&top)
             .and_then(|()| shared.run_keeping_datasets(move |cx| cx.begin_removal(id)));
-        if begun.is_err() {
+        if begun.is_ok() {
+            shared.post_device("vdev_remove_dev", guid);
+        } else {
             shared.alloc.set_allocating(id, allocated);
             shared.resume_works()?;
         }

@@ -62,6 +62,18 @@ fn name(work: LeafWork) -> &'static str {
     }
 }
 
+/// The event that says of a work that it has another state; OpenZFS has some for trims alone.
+fn event(work: LeafWork, now: &LeafProgress) -> Option<&'static str> {
+    match (work, now.state) {
+        (LeafWork::Initialize, _) | (_, WorkState::None) => None,
+        (_, WorkState::Active) if now.offset > 0 => Some("trim_resume"),
+        (_, WorkState::Active) => Some("trim_start"),
+        (_, WorkState::Suspended) => Some("trim_suspend"),
+        (_, WorkState::Canceled) => Some("trim_cancel"),
+        (_, WorkState::Complete) => Some("trim_finish"),
+    }
+}
+
 impl TaskCx<'_> {
     /// Writes how far a work is; with a word for the history when its state changed.
     fn put_work(
@@ -73,12 +85,11 @@ impl TaskCx<'_> {
     ) -> Result<()> {
         let place = place(self.shared.pool(), &self.shared.config.lock().root, leaf)?;
         leaf_work::write(self.objects(), self.tx, place.table, work, now)?;
-        match word {
-            Some(word) => {
-                self.log_event_of_pool(name(work), &format!("vdev={} {word}", place.path))
-            }
-            None => Ok(()),
+        let Some(word) = word else { return Ok(()) };
+        if let Some(event) = event(work, now) {
+            self.shared.post_device(event, leaf);
         }
+        self.log_event_of_pool(name(work), &format!("vdev={} {word}", place.path))
     }
 }
 
