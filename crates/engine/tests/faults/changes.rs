@@ -1,6 +1,7 @@
 //! Leaves get into trouble while leaves come and go: taken out and used again, replaced, attached
-//! and detached, relieved by spares, removed with their vdev. In every layout, also those that can
-//! do without no leaf, whose leaves are only slow.
+//! and detached, relieved by spares, removed with their vdev; while a raidz gets wider, everything
+//! is scrubbed, or free space is given back. In every layout, also those that can do without no
+//! leaf, whose leaves are only slow.
 //!
 //! A round is within the redundancy: each top-level vdev has no more victims than it can do
 //! without, and what is done is done with them. What comes in the place of a victim may get into
@@ -8,7 +9,8 @@
 
 use super::*;
 use engine::inside::ondisk::config::{VdevConfig, VdevKind};
-use engine::live::{Devices, NewTop, OfflineMode, SpaceClass};
+use engine::live::{Devices, NewTop, OfflineMode, ResilverKind, SpaceClass};
+use engine::pools::LeafWork;
 use std::collections::BTreeMap;
 
 const LONG: Duration = Duration::from_mins(60);
@@ -32,13 +34,18 @@ const ALL: [Shape; 13] = [
     Shape::Raidz1AndLogs,
 ];
 
-/// What is done with a leaf.
+/// Devices of a raidz at most.
+const WIDTH_MAX: usize = 8;
+
+/// What is done with a leaf, or meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     /// It is taken out, and used again when the trouble is over.
     Offline,
     /// Another device takes its place.
     Replace,
+    /// The same, and it is brought what it lacks in the order of the disk.
+    Rebuild,
     /// Another gets the same; when that has all, the leaf is detached.
     Attach,
     /// A spare stands in, and is given back when the leaf is well.
@@ -47,6 +54,27 @@ enum Change {
     SpareForGood,
     /// Its vdev is emptied, and goes; another comes.
     Remove,
+    /// Its vdev gets wider.
+    Widen,
+    /// All leaves are scrubbed.
+    Scrub,
+    /// Its free space is given back.
+    Trim,
+}
+
+impl Change {
+    const ALL: [Self; 10] = [
+        Self::Offline,
+        Self::Replace,
+        Self::Rebuild,
+        Self::Attach,
+        Self::Spare,
+        Self::SpareForGood,
+        Self::Remove,
+        Self::Widen,
+        Self::Scrub,
+        Self::Trim,
+    ];
 }
 
 /// What a device may do wrong that is not read yet.
@@ -93,7 +121,12 @@ fn members(pool: &LivePool) -> Vec<Vec<Member>> {
             }
             _ => (0, vec![Change::Attach]),
         };
-        changes.push(Change::Replace);
+        changes.extend([Change::Replace, Change::Scrub, Change::Trim]);
+        match top.kind {
+            VdevKind::Raidz { .. } if sides < WIDTH_MAX => changes.push(Change::Widen),
+            VdevKind::Raidz { .. } => {}
+            _ => changes.push(Change::Rebuild),
+        }
         if !top.is_log && redundancy > 0 {
             changes.extend([Change::Spare, Change::SpareForGood]);
         }
@@ -134,6 +167,8 @@ struct Plan {
     at: u64,
     /// The device that came for it, and its trouble.
     new: Option<(usize, Option<LeafFault>)>,
+    /// What comes for it works.
+    is_new_well: bool,
 }
 
 impl Plan {
@@ -145,7 +180,8 @@ impl Plan {
         };
         let changes = trouble.is_none() || rng.below(2) == 0;
         let change = changes.then(|| *rng.pick(&member.changes));
-        Self { member, trouble, change, at: rng.below(steps), new: None }
+        let is_new_well = member.redundancy == 0;
+        Self { member, trouble, change, at: rng.below(steps), new: None, is_new_well }
     }
 
     /// The devices that may be blamed.
@@ -155,6 +191,34 @@ impl Plan {
         let both = own.into_iter().chain(new);
         both.filter(|(_, trouble)| *trouble != LeafFault::IsSlow).map(|(device, _)| device)
     }
+}
+
+/// The vdevs that are to get wider.
+fn to_widen(plans: &[Plan]) -> Vec<u64> {
+    let is_to_widen = |plan: &&Plan| plan.change == Some(Change::Widen);
+    plans.iter().filter(is_to_widen).map(|plan| plan.member.top).collect()
+}
+
+/// No device of a vdev that gets wider takes writes that it does not keep: rows are moved as they
+/// are, so that what is wrong on a device comes to another, and what one device does to those that
+/// come to it then is more than the vdev can do without. Such writes fail instead.
+fn be_honest_while_rows_move(plans: &mut [Plan]) {
+    let wide = to_widen(plans);
+    for plan in plans.iter_mut().filter(|plan| wide.contains(&plan.member.top)) {
+        plan.is_new_well = true;
+        if plan.trouble.is_some_and(LeafFault::is_of_kept_writes) {
+            plan.trouble = Some(LeafFault::FailsWrites);
+        }
+    }
+}
+
+/// The devices that may be blamed now: those of vdevs that got wider may all have what one of them
+/// answered wrongly.
+fn guilty(pool: &LivePool, plans: &[Plan]) -> Vec<usize> {
+    let wide = to_widen(plans);
+    let members = members(pool).into_iter().flatten();
+    let moved = members.filter(|m| wide.contains(&m.top)).map(|m| m.device);
+    plans.iter().flat_map(Plan::guilty).chain(moved).collect()
 }
 
 /// How often something was done, and how often it was refused.
@@ -203,19 +267,24 @@ impl Campaign {
         let guid = plan.member.guid;
         let in_words =
             |done: Result<(), engine::inside::pool::Error>| done.map_err(|e| e.to_string());
-        if matches!(change, Change::Replace | Change::Attach) {
+        if matches!(change, Change::Replace | Change::Rebuild | Change::Attach | Change::Widen) {
             let (new, _) = self.device();
             let (spec, device) = (self.run.bench.leaf(new), self.run.bench.write_ref(new));
             let pool = self.run.pool();
-            return match change {
-                Change::Replace => in_words(pool.replace(guid, &spec, device)).map(|()| Some(new)),
-                _ => in_words(pool.attach(guid, &spec, device)).map(|()| Some(new)),
-            };
+            return in_words(match change {
+                Change::Replace => pool.replace(guid, &spec, device),
+                Change::Rebuild => pool.replace_by(guid, &spec, device, ResilverKind::Sequential),
+                Change::Widen => pool.attach(plan.member.top, &spec, device),
+                _ => pool.attach(guid, &spec, device),
+            })
+            .map(|()| Some(new));
         }
         let pool = self.run.pool();
         match change {
             Change::Offline => in_words(pool.offline_leaf(guid, OfflineMode::Offline))?,
             Change::Remove => in_words(pool.remove_top(plan.member.top))?,
+            Change::Scrub => in_words(pool.scrub())?,
+            Change::Trim => in_words(pool.start_work(guid, LeafWork::Trim, 0))?,
             _ => {
                 let left = pool.spares_left().unwrap();
                 // A distributed spare, or one with a device.
@@ -240,7 +309,7 @@ impl Campaign {
                 plan.change = None;
                 continue;
             };
-            let may_fail = plan.member.redundancy > 0 && self.rng.below(4) == 0;
+            let may_fail = !plan.is_new_well && self.rng.below(4) == 0;
             let trouble = may_fail.then(|| *self.rng.pick(&OF_NEW));
             plan.new = new.map(|new| (new, trouble));
             if let (Some(new), Some(trouble)) = (new, trouble) {
@@ -255,6 +324,7 @@ impl Campaign {
         let members = chosen(self.run.pool(), &mut self.rng);
         let plan = |member| Plan::of(member, &mut self.rng, steps);
         let mut plans: Vec<Plan> = members.into_iter().map(plan).collect();
+        be_honest_while_rows_move(&mut plans);
         let planned: Vec<_> =
             plans.iter().map(|p| (p.member.device, p.trouble, p.change, p.at)).collect();
         let case = format!("{case} {planned:?}");
@@ -296,8 +366,7 @@ impl Campaign {
     /// is wrong but with devices that did wrong.
     fn heal(&self, plans: &[Plan], case: &str) {
         let pool = self.run.pool();
-        let guilty: Vec<usize> = plans.iter().flat_map(Plan::guilty).collect();
-        blame_devices(pool, &guilty, case);
+        blame_devices(pool, &guilty(pool, plans), case);
         use_all(&self.run, case);
         // A resilver may have ended while a device did not take what it brought.
         let _ = pool.wait_for_scan();
@@ -305,9 +374,16 @@ impl Campaign {
         use_all(&self.run, case);
         pool.resilver().unwrap();
         pool.wait_for_scan().unwrap_or_else(|e| panic!("{case}: {e}"));
+        let widened = pool.wait_for_expansion(LONG).unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert!(widened, "{case}: {:?}", pool.why_expansion_waits());
+        let leaves: Vec<u64> = pool.view().vdevs().leaves().map(|leaf| leaf.guid()).collect();
+        // A trim that a device broke off goes on by now, or was given up.
+        let _ = pool.wait_for_work(LeafWork::Trim, &leaves, LONG);
+        // What has become wider is scrubbed by itself.
+        pool.wait_for_scan().unwrap_or_else(|e| panic!("{case}: {e}"));
         // What a device holds that did wrong may be found to be wrong now.
         scrub(pool, case);
-        blame_devices(pool, &guilty, case);
+        blame_devices(pool, &guilty(pool, plans), case);
         let removed = pool.wait_for_removal(LONG).unwrap_or_else(|e| panic!("{case}: {e}"));
         assert!(removed, "{case}: a removal does not end");
     }
@@ -494,6 +570,7 @@ fn nothing_is_lost_in_many_seeds_while_leaves_come_and_go() {
         }
     }
     assert!(failed.is_empty(), "seeds that fail: {failed:?}; done and refused: {counts:?}");
-    let all_done = counts.len() == 6 && counts.values().all(|[done, _]| *done > 0);
+    let is_done = |change| counts.get(change).is_some_and(|[done, _]| *done > 0);
+    let all_done = Change::ALL.iter().all(is_done);
     assert!(all_done || count < 100, "{counts:?}");
 }

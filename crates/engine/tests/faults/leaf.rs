@@ -64,6 +64,12 @@ impl LeafFault {
         matches!(self, Self::IsSlow | Self::Hangs)
     }
 
+    /// Writes succeed that are not, or not only, where they should be.
+    pub fn is_of_kept_writes(self) -> bool {
+        use LeafFault::{DropsWrites, FlipsWrites, Misdirects, Tears};
+        matches!(self, DropsWrites | FlipsWrites | Misdirects | Tears)
+    }
+
     fn concerns(self, what: Kind) -> bool {
         match self {
             Self::FailsReads | Self::FlipsReads | Self::IsStale => what == Kind::Read,
@@ -310,6 +316,19 @@ impl WriteDevice for Leaf {
         let mut done = engine::inside::device::write_batch(self, writes);
         done.pop()
             .unwrap_or_else(|| Err(Error::write(ErrorKind::Gone, &self.name, offset, data.len())))
+    }
+
+    /// A trim fails as a write does; what it takes away has no content that could be wrong.
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let trouble = self.meets(Kind::Write);
+        self.wait(trouble, USUAL);
+        let failed = |kind| Err(Error::trim(kind, &self.name, offset, len));
+        match trouble {
+            Some(LeafFault::FailsWrites) => failed(ErrorKind::Io { errno: 5 }),
+            Some(LeafFault::IsGone) => failed(ErrorKind::Gone),
+            Some(LeafFault::DropsWrites) => Ok(()),
+            _ => self.inner.trim(offset, len),
+        }
     }
 
     fn as_device(self: Arc<Self>) -> DeviceRef {
