@@ -7,6 +7,8 @@
 //! virtual machine in the folder of test material.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 
+#[path = "judge/errors.rs"]
+mod errors;
 #[path = "judge/expansion.rs"]
 mod expansion;
 #[path = "judge/handover.rs"]
@@ -20,6 +22,8 @@ mod random;
 mod rebuild;
 #[path = "judge/removal.rs"]
 mod removal;
+#[path = "judge/states.rs"]
+mod states;
 #[path = "judge/store.rs"]
 mod store;
 mod writing;
