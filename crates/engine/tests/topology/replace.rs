@@ -294,3 +294,35 @@ fn a_pool_that_is_suspended_while_a_replacement_is_filled_goes_on() {
         assert!(suspended > 2, "{suspended}");
     });
 }
+
+/// The process is killed while a new side has nothing yet: what the next one reads before it knows
+/// that is no error of the side.
+#[test]
+fn a_side_is_not_blamed_for_what_it_has_not_been_brought() {
+    scenario(2460, |steps| {
+        let bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
+        let mut run = Run::new(steps.seed(), bench).following(steps);
+        (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        super::scrubs::set(run.pool(), "zfs_scan_suspend_progress=1");
+        let new = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+        run.pool().attach(guid(run.pool(), 0), &spec, device).unwrap();
+        let mut bench = run.cut();
+        let before = bench.devices.clone();
+        // Which side is read is not always the same.
+        for n in 0..8 {
+            bench = bench.again_from(&before);
+            let pool = bench.import();
+            let seen = pool.look().unwrap();
+            let tree = seen.vdevs();
+            let errors: Vec<u64> = tree.leaves().map(|leaf| leaf.checksum_errors()).collect();
+            assert_eq!((errors, seen.faults().count()), (vec![0, 0], 0), "{n}");
+            drop(seen);
+            pool.wait_for_scan().unwrap();
+            assert!(is_whole(&pool), "{n}");
+            pool.export().unwrap();
+        }
+    });
+}

@@ -470,6 +470,11 @@ fn assemble(
     map_removed(&mut vdevs, reading, &root)?;
     set_reflow(&mut vdevs, &root, reading.uberblock()).map_err(invalid)?;
     vdevs.count_errors(&options.open.errors);
+    // Before anything is read: what a device missed is no error of it.
+    for (guid, missed) in logs.iter().chain(&absences) {
+        vdevs.has_missed(*guid, missed);
+    }
+    note_short(&vdevs, reading.uberblock().txg);
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
@@ -503,10 +508,6 @@ fn assemble(
     };
     let object =
         dmu::Zap::open(&mos.objects.object(mos::DIRECTORY_OBJECT)?)?.need_u64(mos::CONFIG)?;
-    for (guid, missed) in logs.iter().chain(&absences) {
-        reader.vdevs().has_missed(*guid, missed);
-    }
-    note_short(&reader.vdevs(), uberblock.txg);
     super::vdev_properties::set_error_limits(&reader.vdevs(), &mos.objects, &root);
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, newest));
     let parts =

@@ -20,7 +20,7 @@ use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
 use ondisk::{Endian, checkpoint};
 use ondisk::{mos, spelling};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vdev::{BuildError, IndirectSegment, LeafOpen, Reflow, VdevTree};
 use zio::Reader;
@@ -316,15 +316,19 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Tells the reader which txgs devices missed.
+    /// Tells the reader which txgs devices missed. What was read so far may have met that these lack
+    /// it, which is no error of theirs.
     fn set_missed(&mut self, mos: &Objset, reader: &Reader, tree: &VdevConfig) {
+        let mut complete: BTreeSet<u64> = tree.walk().map(|vdev| vdev.guid).collect();
         for leaf in tree.walk() {
             let Some(number) = leaf.dtl.filter(|n| *n != 0) else { continue };
             let txgs = self.excuse("the txgs a device missed", dtl::read(mos, number));
             if let Some(txgs) = txgs.filter(|t| !t.is_empty()) {
                 reader.vdevs().set_missed(leaf.guid, &txgs);
+                complete.remove(&leaf.guid);
             }
         }
+        self.faults.forget_all_but(&complete);
     }
 
     fn aux(
