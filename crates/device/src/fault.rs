@@ -10,6 +10,7 @@ use crate::{
     WriteDevice, WriteDeviceRef, WriteDone, complete,
 };
 use core::ops::Range;
+use core::time::Duration;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -201,6 +202,10 @@ impl Device for FaultDevice {
         self.inner.displaced()
     }
 
+    fn ends_within(&self) -> Option<Duration> {
+        self.inner.ends_within()
+    }
+
     fn follow(&self, place: &Path) -> bool {
         self.inner.follow(place)
     }
@@ -357,6 +362,10 @@ impl Device for RwFaultDevice {
 
     fn is_rotating(&self) -> bool {
         self.faults.is_rotating()
+    }
+
+    fn ends_within(&self) -> Option<Duration> {
+        self.faults.ends_within()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -61,6 +61,14 @@ macro_rules! reads_as_its_reader {
             self.reader.displaced()
         }
 
+        fn ends_within(&self) -> Option<core::time::Duration> {
+            self.reader.ends_within()
+        }
+
+        fn held_elsewhere(&self) -> Option<String> {
+            self.reader.held_elsewhere()
+        }
+
         fn follow(&self, place: &std::path::Path) -> bool {
             self.reader.follow(place)
         }
@@ -119,6 +127,7 @@ pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};
 pub use version::Version;
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 
+use core::time::Duration;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -175,6 +184,18 @@ pub trait Device: Send + Sync {
     /// file that was deleted or replaced lives as long as it is open, and what is written to it is
     /// lost then. Asks the system each time.
     fn displaced(&self) -> Option<Displacement> {
+        None
+    }
+
+    /// Within this time it ends each request by itself, since whoever named it said how long one
+    /// may take: silence of that length is no fault of it. `None`: nothing is known.
+    fn ends_within(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What has it open for writing on another machine, for people, as far as it says so itself.
+    /// May ask the device.
+    fn held_elsewhere(&self) -> Option<String> {
         None
     }
 

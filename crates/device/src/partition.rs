@@ -5,6 +5,7 @@ use crate::{
     AlignedBuf, Device, DeviceRef, Displacement, Error, Read, Shared, Stats, Write, WriteDevice,
     WriteDeviceRef, complete, range_within, range_within_all,
 };
+use core::time::Duration;
 use std::sync::Arc;
 
 /// Part of another device, as a device: a partition, or an image inside a larger one.
@@ -74,6 +75,14 @@ impl Device for Partition {
 
     fn displaced(&self) -> Option<Displacement> {
         self.parent.displaced()
+    }
+
+    fn ends_within(&self) -> Option<Duration> {
+        self.parent.ends_within()
+    }
+
+    fn held_elsewhere(&self) -> Option<String> {
+        self.parent.held_elsewhere()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -177,6 +177,8 @@ pub struct StoreUsage {
     pub cache_failures: u64,
     /// Other writers that have taken it over: of a device one at most.
     pub takeovers: u64,
+    /// Seconds for which it has been asked and has answered nothing, as it is now: no count.
+    pub silent_secs: u64,
 }
 
 impl StoreUsage {
@@ -191,6 +193,7 @@ impl StoreUsage {
             received_bytes: of(self.received_bytes, other.received_bytes),
             cache_failures: of(self.cache_failures, other.cache_failures),
             takeovers: of(self.takeovers, other.takeovers),
+            silent_secs: self.silent_secs,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The client as a device.
 
+use super::LINKS;
 use super::core::Core;
 use super::link::read_now;
 use super::negotiate::Failed;
@@ -16,7 +17,7 @@ use device::{
 use nbdwire::{Command, transmission};
 use rt::Rt;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Writes of zeros that are shorter go as bytes.
 const ZEROS_MIN: usize = 4096;
@@ -174,6 +175,13 @@ impl Device for NbdDevice {
 
     fn sector_size(&self) -> u32 {
         self.core.agreed.block.max(SECTOR_MIN)
+    }
+
+    fn ends_within(&self) -> Option<Duration> {
+        // A server that is silent until its time is nearly over and breaks off then gets as much
+        // once more, and a try that is under way at the end.
+        let silence = self.core.name.silence;
+        Some(silence.saturating_mul(2).saturating_add(CONNECTING.saturating_mul(LINKS as u32)))
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

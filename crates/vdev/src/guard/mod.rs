@@ -16,6 +16,10 @@
 //! it answers others, and one of them has not come back for LOST           it lost that one
 //! ```
 //!
+//! A device that ends its requests by itself ([`Device::ends_within`]) is given at least its own
+//! time for both: its user said how long an answer may take, and an answer that comes within that
+//! is none that a pool has to be suspended for.
+//!
 //! SILENCE (`zinc_vdev_silence_ms`) is a minute: the kernel gives a command of a disk 30 seconds
 //! and a flush 60 before it resets the disk, and what a reset cures is not a fault. LOST
 //! (`zfs_deadman_ziotime_ms`) is OpenZFS's limit for a request that hangs, five minutes.
@@ -127,6 +131,8 @@ struct Watchdog {
     rt: Rt,
     name: Arc<str>,
     limits: Arc<QueueLimits>,
+    /// The device ends its requests within this time.
+    own_limit: Duration,
     state: Mutex<State>,
 }
 
@@ -174,7 +180,8 @@ impl Guard {
         limits: Arc<QueueLimits>,
     ) -> Arc<Self> {
         let name = Arc::from(device.name());
-        let watch = Watchdog { rt: rt.clone(), name, limits, state: Mutex::default() };
+        let own_limit = device.ends_within().unwrap_or_default();
+        let watch = Watchdog { rt: rt.clone(), name, limits, own_limit, state: Mutex::default() };
         let stray = Arc::new(LastAnswer { state: Mutex::default(), answered: rt.condvar() });
         let size = LastAnswer { state: Mutex::new((device.size(), false)), answered: rt.condvar() };
         let (watch, size) = (Arc::new(watch), Arc::new(size));
@@ -330,9 +337,17 @@ impl Watchdog {
         let is_first = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
         if is_first {
-            self.look_later(self.limits.silence().min(self.limits.lost()));
+            self.look_later(self.silence().min(self.lost()));
         }
         Ok(GuardedRequest { watch: Arc::clone(self), number: Some(number) })
+    }
+
+    fn silence(&self) -> Duration {
+        self.limits.silence().max(self.own_limit)
+    }
+
+    fn lost(&self) -> Duration {
+        self.limits.lost().max(self.own_limit)
     }
 
     fn look_later(self: &Arc<Self>, after: Duration) {
@@ -345,7 +360,7 @@ impl Watchdog {
     /// Ends what is overdue.
     fn look(self: &Arc<Self>) {
         let now = self.rt.now();
-        let (silence, lost) = (self.limits.silence(), self.limits.lost());
+        let (silence, lost) = (self.silence(), self.lost());
         let mut overdue = Vec::new();
         let next = {
             let mut state = self.state.lock();
@@ -437,6 +452,10 @@ impl Device for Guard {
 
     fn displaced(&self) -> Option<Displacement> {
         self.ask(&self.stray, |device| device.displaced())
+    }
+
+    fn ends_within(&self) -> Option<Duration> {
+        self.device.ends_within()
     }
 
     fn follow(&self, place: &Path) -> bool {

@@ -14,13 +14,14 @@ struct Hung {
     kept: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     hangs: Mutex<bool>,
     gone_on: rt::Condvar,
+    own_limit: Option<Duration>,
 }
 
 impl Hung {
-    fn new(rt: &Rt) -> Arc<Self> {
+    fn new(rt: &Rt, own_limit: Option<Duration>) -> Arc<Self> {
         let inner = Arc::new(MemoryDevice::zeros("hung", 1 << 20));
         let (kept, hangs) = (Mutex::default(), Mutex::new(true));
-        Arc::new(Self { rt: rt.clone(), inner, kept, hangs, gone_on: rt.condvar() })
+        Arc::new(Self { rt: rt.clone(), inner, kept, hangs, gone_on: rt.condvar(), own_limit })
     }
 
     fn go_on(&self) {
@@ -50,6 +51,9 @@ impl Device for Hung {
     }
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner.read(offset, buf)
+    }
+    fn ends_within(&self) -> Option<Duration> {
+        self.own_limit
     }
     fn displaced(&self) -> Option<Displacement> {
         let mut hangs = self.hangs.lock();
@@ -89,7 +93,12 @@ impl WriteDevice for Hung {
 }
 
 fn guarded(rt: &Rt) -> (Arc<Hung>, Arc<Guard>) {
-    let hung = Hung::new(rt);
+    guarded_with(rt, None)
+}
+
+/// The same of a device that ends its requests within a time.
+fn guarded_with(rt: &Rt, own_limit: Option<Duration>) -> (Arc<Hung>, Arc<Guard>) {
+    let hung = Hung::new(rt, own_limit);
     let limits = Arc::new(QueueLimits::default());
     limits.hold();
     let writer = Arc::clone(&hung) as WriteDeviceRef;
@@ -121,6 +130,32 @@ fn what_hangs_ends_after_the_silence_and_then_all_is_refused_at_once() {
             assert!(!guard.is_silent());
             assert_eq!(kind(guard.read_new(8192, 512)), None);
             assert_eq!(kind(guard.flush()), None);
+        });
+    }
+}
+
+/// One whose user gives it more time than disks get does not hang before that is over; one that
+/// gets less is not judged earlier.
+#[test]
+fn a_device_with_a_limit_of_its_own_has_that_much_time() {
+    for own in [SILENCE / 2, LOST * 2] {
+        Rt::simulate(1, |rt| {
+            let (hung, guard) = guarded_with(rt, Some(own));
+            let least = own.max(SILENCE);
+            let clock = rt.clone();
+            let late = rt.spawn("store", move || {
+                clock.sleep(least - SILENCE / 10);
+                hung.go_on();
+            });
+            assert_eq!(kind(guard.write(8192, &[1; 512])), None, "{own:?}");
+            assert!(rt.now() >= least - SILENCE / 10 && !guard.is_silent());
+            late.unwrap().join().unwrap();
+        });
+        Rt::simulate(1, |rt| {
+            let (_hung, guard) = guarded_with(rt, Some(own));
+            assert_eq!(kind(guard.read_new(8192, 512)), Some(ErrorKind::NoAnswer));
+            let least = own.max(SILENCE);
+            assert!((least..least + SILENCE).contains(&rt.now()), "{own:?}: {:?}", rt.now());
         });
     }
 }
