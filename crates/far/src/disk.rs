@@ -1,9 +1,9 @@
 //! Disks in stores, by their names.
 
 use crate::lock;
-use crate::log::{self, CachePlace, Options, open_error};
+use crate::log::{self, CachePlace, open_error};
 use crate::name::{Name, Place};
-use crate::store::{DirStore, Store, StoreError};
+use crate::store::{DirStore, Store};
 use core::time::Duration;
 use device::{
     Device as _, DeviceRef, DeviceSource as _, Error, ErrorKind, LocalDevices, WriteDevice as _,
@@ -18,8 +18,10 @@ use std::sync::Arc;
 
 pub use crate::log::format::{Superblock, WriterId};
 pub use crate::log::{
-    Collected, DiskError, Finding, LogDevice, Overview, PinInfo, Report, WriterInfo,
+    Collected, DiskError, Finding, LogDevice, LogState, Options, Overview, PinInfo, Report,
+    WriterInfo,
 };
+pub use crate::store::StoreError;
 
 /// The segments of new disks, in bytes: few requests for much, and little to send again.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
@@ -32,9 +34,6 @@ pub const WINDOW: u32 = 64;
 /// The folder for what was read from disks in stores, and the bytes that it may have of each.
 const CACHE: &str = "ZINC_CACHE";
 const CACHE_SIZE: &str = "ZINC_CACHE_SIZE";
-const NO_CACHE_SIZE: DiskError = DiskError::Setting(
-    "ZINC_CACHE_SIZE in its environment is not a size: a number, or one with K, M, G or T",
-);
 /// Bytes of the cache of a disk, unless the environment says otherwise.
 const CACHE_BYTES: u64 = 4 << 30;
 
@@ -80,19 +79,30 @@ fn options(name: &Name) -> Options {
 }
 
 /// Those of a disk that is to be read, with the cache that the environment of this machine names: a
-/// name would carry the path to other machines, and a label that another wrote to this one.
-fn options_with_cache(name: &Name) -> Result<Options, DiskError> {
-    let cache = match env::var_os(CACHE).filter(|folder| !folder.is_empty()) {
-        None => None,
-        Some(folder) => {
-            let bytes = match env::var(CACHE_SIZE) {
-                Ok(text) => size_of(&text).ok_or(NO_CACHE_SIZE)?,
-                Err(_) => CACHE_BYTES,
-            };
-            Some(CachePlace { folder: folder.into(), bytes })
-        }
-    };
-    Ok(Options { cache, ..options(name) })
+/// name would carry the path to other machines, and a label that another wrote to this one. A size
+/// that is none costs the cache alone.
+fn options_with_cache(name: &Name) -> Options {
+    let folder = env::var_os(CACHE).filter(|folder| !folder.is_empty());
+    let cache = folder.zip(cache_bytes());
+    let cache = cache.map(|(folder, bytes)| CachePlace { folder: folder.into(), bytes });
+    Options { cache, lacks_cache: lacks_cache().is_some(), ..options(name) }
+}
+
+/// The size of a cache; `None` when the environment says something that is none.
+fn cache_bytes() -> Option<u64> {
+    match env::var_os(CACHE_SIZE) {
+        Some(text) => size_of(text.to_str()?),
+        None => Some(CACHE_BYTES),
+    }
+}
+
+/// Why disks have no cache although the environment names a folder for one, as far as it shows
+/// there.
+#[must_use]
+pub fn lacks_cache() -> Option<&'static str> {
+    let is_wanted = env::var_os(CACHE).is_some_and(|folder| !folder.is_empty());
+    (is_wanted && cache_bytes().is_none())
+        .then_some("ZINC_CACHE_SIZE is not a size: a number, or one with K, M, G or T")
 }
 
 /// A number, of KiB, MiB, GiB or TiB if the letter for it follows.
@@ -153,8 +163,9 @@ pub fn any_object(name: &Name) -> Result<Option<String>, DiskError> {
 /// Why that cannot be known.
 pub fn holder(name: &Name) -> Result<Option<WriterInfo>, DiskError> {
     let found = overview(name)?;
-    let last = found.writers.into_iter().find(|writer| writer.epoch == found.epoch);
-    Ok(last.filter(|writer| !found.is_closed && !is_gone(&writer.who)))
+    let log = found.log?;
+    let last = found.writers.into_iter().find(|writer| writer.epoch == log.epoch);
+    Ok(last.filter(|writer| !log.is_closed && !is_gone(&writer.who)))
 }
 
 fn is_gone(who: &WriterId) -> bool {
@@ -166,7 +177,7 @@ fn is_gone(who: &WriterId) -> bool {
 /// # Errors
 /// Why it cannot be had.
 pub fn open(name: &Name) -> Result<Arc<LogDevice>, DiskError> {
-    LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options_with_cache(name)?)
+    LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options_with_cache(name))
 }
 
 /// Becomes the writer of a disk, for this program alone.
@@ -174,7 +185,7 @@ pub fn open(name: &Name) -> Result<Arc<LogDevice>, DiskError> {
 /// # Errors
 /// Another program of this machine has it (`None`), or why it cannot be had.
 pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<DiskError>> {
-    claim_with(name, options_with_cache(name).map_err(Some)?)
+    claim_with(name, options_with_cache(name))
 }
 
 /// The same to clean up: what is dead is not kept for readers without a pin.
@@ -213,6 +224,34 @@ pub(crate) fn claim_leaf(name: &Name) -> Result<WriteDeviceRef, Error> {
 /// Why it cannot be had.
 pub fn overview(name: &Name) -> Result<Overview, DiskError> {
     Overview::of(store(name)?, &Rt::real(), patience(name), options(name).map_memory)
+}
+
+/// The disks of a bucket, in the order of their names.
+///
+/// # Errors
+/// What the store says.
+#[cfg(feature = "buckets")]
+pub fn all_in(bucket: &Name) -> Result<Vec<Name>, DiskError> {
+    let Place::Bucket(own) = &bucket.place else { return Ok(Vec::new()) };
+    let found = crate::store::prefixes_with(own, log::format::SUPER_NAME)?;
+    Ok(found.iter().filter_map(|prefix| bucket.in_bucket(prefix)).collect())
+}
+
+/// The disks of a bucket, in the order of their names.
+///
+/// # Errors
+/// This program knows no buckets.
+#[cfg(not(feature = "buckets"))]
+pub fn all_in(bucket: &Name) -> Result<Vec<Name>, DiskError> {
+    store(bucket).map(|_| Vec::new())
+}
+
+/// What a disk is, without a look at what it holds.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn superblock(name: &Name) -> Result<Superblock, DiskError> {
+    log::superblock(store(name)?, &Rt::real(), patience(name))
 }
 
 /// Verifies everything that the disk has in its store; `seen` is told of the bytes of each segment.

@@ -29,7 +29,7 @@ pub mod store;
 pub use lock::file as lock_file;
 pub use name::{Name, NameError, is_bucket, is_far};
 
-pub use source::AnyDevices;
+pub use source::{AnyDevices, why_missing};
 
 /// The decoders alone, for hostile bytes.
 pub mod decoders {

@@ -131,13 +131,25 @@ impl Name {
         })
     }
 
+    /// Reads a name of a whole bucket, which is no leaf; `None` when it is not one.
+    ///
+    /// # Errors
+    /// It begins as one, and is malformed.
+    pub fn parse_bucket(text: &str) -> Option<Result<Self, NameError>> {
+        let (scheme, cloud) = BUCKETS.into_iter().find(|(scheme, _)| text.starts_with(scheme))?;
+        let rest = text.strip_prefix(scheme)?;
+        let place = rest.split_once('?').map_or(rest, |(place, _)| place);
+        let is_whole = place.split_once('/').is_none_or(|(_, prefix)| prefix.is_empty());
+        is_whole.then(|| Self::read_bucket(scheme, cloud, rest, true))
+    }
+
     fn read(text: &str) -> Result<Self, NameError> {
         if let Some(rest) = text.strip_prefix(FOLDER) {
             return Self::read_folder(rest);
         }
         for (scheme, cloud) in BUCKETS {
             if let Some(rest) = text.strip_prefix(scheme) {
-                return Self::read_bucket(scheme, cloud, rest);
+                return Self::read_bucket(scheme, cloud, rest, false);
             }
         }
         let schemes = [(TCP, false), (UNIX, true), (TLS_TCP, false), (TLS_UNIX, true)];
@@ -220,7 +232,12 @@ impl Name {
         Ok(Self { place, export: String::new(), silence, tls: None, text })
     }
 
-    fn read_bucket(scheme: &str, cloud: Cloud, rest: &str) -> Result<Self, NameError> {
+    fn read_bucket(
+        scheme: &str,
+        cloud: Cloud,
+        rest: &str,
+        is_whole: bool,
+    ) -> Result<Self, NameError> {
         if rest.contains('#') {
             return Err(NameError("a '#' in it is written %23"));
         }
@@ -236,7 +253,8 @@ impl Name {
         }
         let own = decoded(prefix.trim_matches('/'))?;
         let is_part = |part: &str| !matches!(part, "" | "." | "..");
-        if !own.split('/').all(is_part) || !own.bytes().all(|b| is_plain(b) || b == b'/') {
+        let has_parts = is_whole || own.split('/').all(is_part);
+        if !has_parts || !own.bytes().all(|b| is_plain(b) || b == b'/') {
             let why = "a prefix has only letters, digits, '-', '.', '_' and '/'";
             return Err(NameError(why));
         }
@@ -290,6 +308,14 @@ impl Name {
             }
             Place::Tcp(..) | Place::Unix(_) => Vec::new(),
         }
+    }
+
+    /// The disk at a prefix of this bucket, with the same parameters.
+    pub(crate) fn in_bucket(&self, prefix: &str) -> Option<Self> {
+        let (place, query) = self.text.split_once('?').unwrap_or((&self.text, ""));
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        let place = place.trim_end_matches('/');
+        Self::parse(Path::new(&format!("{place}/{prefix}{query}")))?.ok()
     }
 
     /// It is a disk in a store of objects.
@@ -462,6 +488,13 @@ mod tests {
         assert!(!same("s3://Pools/tank"));
         let wrong = |text: &str| read(text).unwrap_err().0;
         assert!(wrong("s3:///tank").contains("bucket"));
+        let whole = Name::parse_bucket("s3://pools/?endpoint=http://h:1").unwrap().unwrap();
+        let one = whole.in_bucket("a/tank").unwrap();
+        assert_eq!(one.as_str(), "s3://pools/a/tank?endpoint=http://h:1");
+        assert!(Name::parse_bucket("s3://pools").unwrap().is_ok());
+        assert!(Name::parse_bucket("s3://").unwrap().is_err());
+        assert!(Name::parse_bucket("s3://pools/tank").is_none());
+        assert!(Name::parse_bucket("dir:///srv").is_none());
         for prefix in ["", "/", "a//b", "../b", "a b", "a%00b"] {
             read(&format!("s3://pools/{prefix}")).unwrap_err();
         }

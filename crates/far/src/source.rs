@@ -50,6 +50,17 @@ fn claim_far(name: &Name) -> Result<WriteDeviceRef, Error> {
     if name.is_store() { disk::claim_leaf(name) } else { nbd::claim(name) }
 }
 
+/// How long the reason why a far leaf is not there is waited for.
+const ASKING: Duration = Duration::from_secs(3);
+
+/// Why a far leaf cannot be opened; `None` of one that can be, or is near. Does not wait long.
+#[must_use]
+pub fn why_missing(path: &Path) -> Option<Error> {
+    let _is_far = far(path)?;
+    let patience = OpenPolicy { limit: ASKING, ..OpenPolicy::default() };
+    AnyDevices { patience, ..AnyDevices::default() }.open(path).err()
+}
+
 impl AnyDevices {
     fn patiently<T: Send + 'static>(
         &self,

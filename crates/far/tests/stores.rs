@@ -143,7 +143,7 @@ fn it_agrees_with_bytes_in_memory_and_a_collection_changes_nothing() {
         device.sweep().unwrap();
         drop(device);
         assert!(place.bytes() == model);
-        let found = disk::overview(&place.name()).unwrap();
+        let found = disk::overview(&place.name()).unwrap().log.unwrap();
         assert!(found.is_closed && found.live <= found.kept);
         assert!(found.kept < found.live * 3 / 2 + 4 * MIB as u64, "{found:?}");
         assert_eq!(disk::check(&place.name(), |_| ()).unwrap().findings, []);

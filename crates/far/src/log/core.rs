@@ -72,7 +72,7 @@ impl Core {
         let cache = place.map(|place| Cache::start(place, &client, volume.uuid, note));
         // Without one it is only slower. One that another program has is as it should be.
         let is_failure = |e: &std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
-        let lacks_cache = matches!(&cache, Some(Err(e)) if is_failure(e));
+        let lacks_cache = options.lacks_cache || matches!(&cache, Some(Err(e)) if is_failure(e));
         let (changed, keeper) = (client.rt().condvar(), client.rt().condvar());
         let state =
             State { phase: Phase::Open, index: state.index, next: state.next, writer, lock: None };
@@ -98,6 +98,8 @@ impl Core {
             return;
         }
         state.phase = Phase::Failed(kind);
+        // It is opened anew to be used again, which needs the lock.
+        state.lock = None;
         let waiting = match &mut state.writer {
             Some(writer) => writer.give_up(),
             None => Vec::new(),
@@ -118,9 +120,12 @@ impl Core {
 pub(super) fn kind_of(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Busy | StoreError::Lost => ErrorKind::NoAnswer,
-        StoreError::Denied(_) => ErrorKind::Refused("the store does not allow it"),
+        StoreError::Denied(why) => ErrorKind::Refused(why),
         StoreError::Absent => ErrorKind::Refused("one of its objects is missing from the store"),
-        StoreError::Exists | StoreError::Other(_) => ErrorKind::Io { errno: libc::EIO },
+        StoreError::Other(_) => {
+            ErrorKind::Refused("the store answers with an error; `zinc far ls` shows it")
+        }
+        StoreError::Exists => ErrorKind::Io { errno: libc::EIO },
     }
 }
 
@@ -132,7 +137,6 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
         DiskError::NoDisk => ErrorKind::Refused("there is no disk in this store"),
         DiskError::NotEmpty(_) => ErrorKind::Refused("the store is not empty"),
         DiskError::Within(_) => ErrorKind::Refused("the store is a part of another disk"),
-        DiskError::Setting(what) => ErrorKind::Refused(what),
         DiskError::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
         DiskError::Damaged(..) => {
             ErrorKind::Refused("one of its objects is damaged; `zinc far check` says more")

@@ -3,13 +3,14 @@
 use super::DiskError;
 use super::cache::Cache;
 use super::core::{Core, Phase, error_kind, write_reply};
-use super::format::Superblock;
+use super::format::{Superblock, WriterId};
 use super::gc::{Collected, KEPT};
 use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
 use super::read::ReadDone;
 use super::replay::{Volume, replay};
 use super::takeover::{make_disk, take_over};
+use super::tool::{WriterInfo, writer_of};
 use super::write::{pieces_of, trims_of};
 use super::writer::{WriteReply, Writer};
 use crate::store::client::{Client, Urgency};
@@ -32,6 +33,8 @@ const REST: Duration = Duration::from_secs(60);
 /// A disk in a store.
 pub struct LogDevice {
     core: Arc<Core>,
+    /// The number of the writer that had not ended when it was opened for reading.
+    writer_seen: Option<u64>,
 }
 
 impl LogDevice {
@@ -78,8 +81,9 @@ impl LogDevice {
         let client = Client::new(store, rt, options.patience);
         let volume = Volume::find(&client)?;
         let state = replay(&client, &volume, options.map_memory)?;
+        let writer_seen = (!state.is_closed).then_some(state.epoch);
         let core = Core::new(client, volume, name, options, state, None)?;
-        Ok(Arc::new(Self { core }))
+        Ok(Arc::new(Self { core, writer_seen }))
     }
 
     /// Becomes the writer of the disk of a store, whichever writer there was. `lock` is kept as
@@ -105,7 +109,7 @@ impl LogDevice {
             let kept = rt.spawn("far keeper", move || keep(&own));
             drop(kept.map_err(|e| DiskError::Machine(e.to_string()))?);
         }
-        Ok(Arc::new(Self { core }))
+        Ok(Arc::new(Self { core, writer_seen: None }))
     }
 
     #[cfg(test)]
@@ -208,6 +212,20 @@ impl LogDevice {
         Error::write(kind, &self.core.name, offset, len)
     }
 
+    /// The writer that has the disk open on another machine. On this one locks keep writers apart,
+    /// and one that was killed is known to be gone.
+    fn other_machine(&self) -> Option<String> {
+        let number = self.writer_seen?;
+        match writer_of(&self.core.client, number) {
+            Ok(Some(found)) if found.who.host == self.core.options.who.host => None,
+            Ok(Some(WriterInfo { who: WriterId { host, pid }, .. })) => {
+                Some(format!("writer {number} on {host} (process {pid})"))
+            }
+            // That there was one is known.
+            Ok(None) | Err(_) => Some(format!("writer {number}, of a machine that is not known,")),
+        }
+    }
+
     /// Asks for a range that is within the device to be written, or says why not.
     fn submit_write(&self, offset: u64, parts: &[Shared], reply: WriteReply) {
         let sector = self.core.sector();
@@ -281,6 +299,18 @@ pub fn has_disk(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<bo
     }
 }
 
+/// What the disk of a store is.
+///
+/// # Errors
+/// There is none, or that cannot be known.
+pub fn superblock(
+    store: Arc<dyn Store>,
+    rt: &Rt,
+    patience: Duration,
+) -> Result<Superblock, DiskError> {
+    Volume::find(&Client::new(store, rt, patience)).map(|volume| volume.is)
+}
+
 /// The error of an opening that failed; it names the object that is to blame.
 pub(crate) fn open_error(trouble: &DiskError, name: &str) -> Error {
     let name = match trouble {
@@ -303,6 +333,15 @@ impl Device for LogDevice {
 
     fn sector_size(&self) -> u32 {
         self.core.volume.is.sector.max(SECTOR_SAID)
+    }
+
+    fn ends_within(&self) -> Option<Duration> {
+        // When one is given up all are.
+        Some(self.core.client.answers_within(u64::from(self.core.volume.is.target)))
+    }
+
+    fn held_elsewhere(&self) -> Option<String> {
+        self.other_machine()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

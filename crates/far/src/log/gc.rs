@@ -9,7 +9,9 @@ use super::format::{
     CLEAN, HEADER_BYTES, Header, Kind, Location, check_of, checkpoint_name, decode_table,
     epoch_name, number_of, pages_name, pages_of, segment_name,
 };
+use super::probe::TRIALS;
 use super::replay::{checkpoints, places, root};
+use super::takeover::WRITERS_KEPT;
 use super::write::move_of;
 use super::writer::{Memory, Piece, Writer};
 use crate::store::client::Urgency;
@@ -20,8 +22,6 @@ use std::sync::Arc;
 
 /// Checkpoints that are kept. The newest would do; the others are for the case that it is damaged.
 pub(super) const KEPT: usize = 3;
-/// Writers that are remembered, for people.
-const WRITERS_KEPT: u64 = 16;
 /// Deletes that are asked for at once.
 const AT_ONCE: usize = 64;
 
@@ -152,12 +152,16 @@ impl Core {
     }
 
     /// Deletes what lies in the log before the oldest checkpoint and belongs to nothing: segments
-    /// of writers that were fenced, and the ends of writers. Lists the whole log.
+    /// of writers that were fenced, and the ends of writers; and what is left of trials of the
+    /// store, none of which is under way where there is a disk. Lists the whole log.
     pub(super) fn sweep(&self) -> Result<u64, DiskError> {
         let all = self.own_checkpoints()?;
+        let trials = self.client.names(TRIALS, String::new())?;
+        let mut unused: Vec<String> = trials.into_iter().map(|(name, _)| name).collect();
         let kept = all.get(all.len().saturating_sub(KEPT)..).unwrap_or_default();
-        let (Some(horizon), KEPT) = (kept.first(), kept.len()) else { return Ok(0) };
-        let mut unused = Vec::new();
+        let (Some(horizon), KEPT) = (kept.first(), kept.len()) else {
+            return self.delete_all(unused);
+        };
         for (name, _) in self.client.names("log/", String::new())? {
             let Some(seq) = number_of(&name).filter(|seq| seq < horizon) else { continue };
             if self.state.lock().index.segment(seq).is_some() {

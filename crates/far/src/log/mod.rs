@@ -95,11 +95,11 @@ use rt::Rt;
 pub use cache::CachePlace;
 pub use check::{Finding, Report, check};
 pub(crate) use dev::open_error;
-pub use dev::{LogDevice, any_object, has_disk};
+pub use dev::{LogDevice, any_object, has_disk, superblock};
 pub use gc::Collected;
 pub use options::Options;
 pub use probe::{Fence, probe};
-pub use tool::{Overview, PinInfo, WriterInfo, pin, unpin};
+pub use tool::{LogState, Overview, PinInfo, WriterInfo, pin, unpin};
 
 /// Why a disk in a store cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +131,6 @@ pub enum DiskError {
     },
     /// Creates of the store do not exclude one another; what was seen.
     NoFence(String),
-    /// What the environment of the program says is malformed.
-    Setting(&'static str),
     /// A thread or file of this machine cannot be had.
     Machine(String),
 }
@@ -148,11 +146,9 @@ impl fmt::Display for DiskError {
             }
             Self::Store(error) => error.fmt(f),
             Self::Damaged(name, damage) => write!(f, "{name}: {damage}"),
-            Self::Missing(name, proof) => write!(
-                f,
-                "{name} is missing, though {proof} was created after it; `zinc far check` says \
-                 what else there is"
-            ),
+            Self::Missing(name, proof) => {
+                write!(f, "{name} is missing, though {proof} was created after it")
+            }
             Self::Fenced(0) => f.write_str("another writer has taken over"),
             Self::Fenced(epoch) => write!(f, "another writer (number {epoch}) has taken over"),
             Self::Gone => f.write_str("the state that was read is too old: it was deleted"),
@@ -160,7 +156,6 @@ impl fmt::Display for DiskError {
                 write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }
             Self::NoFence(what) => write!(f, "the store does not keep two writers apart: {what}"),
-            Self::Setting(what) => f.write_str(what),
             Self::Machine(what) => f.write_str(what),
         }
     }

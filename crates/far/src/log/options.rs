@@ -27,6 +27,8 @@ pub struct Options {
     pub who: WriterId,
     /// Where on this machine is kept what was read; `None`: nowhere.
     pub cache: Option<CachePlace>,
+    /// It should be kept somewhere, and what says where makes no sense.
+    pub lacks_cache: bool,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             is_tended: true,
             who: WriterId { host: String::new(), pid: std::process::id() },
             cache: None,
+            lacks_cache: false,
         }
     }
 }

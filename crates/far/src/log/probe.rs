@@ -42,15 +42,12 @@ pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence
 pub(super) fn probe_with(client: &Client) -> Result<Fence, DiskError> {
     let own = hex::encode(&uuid(client));
     let names: Vec<String> = (0..NAMES).map(|n| format!("{TRIALS}{own}-{n}")).collect();
-    let mut found = Fence::Holds;
-    for name in &names {
-        if let Some(what) = race(client, name)? {
-            found = Fence::Broken(what);
-            break;
-        }
-    }
+    let raced = names.iter().find_map(|name| race(client, name).transpose());
+    // Also of a trial that failed.
     let all = names.into_iter().map(|name| Request::Delete { name }).collect();
-    for answer in client.call_all(Urgency::Later, all) {
+    let deleted = client.call_all(Urgency::Later, all);
+    let found = raced.transpose()?.map_or(Fence::Holds, Fence::Broken);
+    for answer in deleted {
         answer?;
     }
     Ok(found)

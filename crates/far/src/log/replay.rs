@@ -105,8 +105,14 @@ impl State {
 
     /// Where the log seems to end.
     fn end(&self, volume: &Volume) -> End {
-        let (window, has_checkpoint) = (u64::from(volume.is.window), self.base != 0);
-        End { place: self.next, epoch: self.epoch, window, has_checkpoint }
+        End {
+            place: self.next,
+            epoch: self.epoch,
+            is_closed: self.is_closed,
+            window: u64::from(volume.is.window),
+            has_checkpoint: self.base != 0,
+            segments: self.index.segments().count(),
+        }
     }
 
     /// Goes on with the header of the next place, whose object begins with these bytes.

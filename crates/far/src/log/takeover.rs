@@ -18,6 +18,10 @@ use device::Shared;
 
 /// How often a number that another one took in the meantime is tried again with the next.
 const TRIES: u32 = 1000;
+/// Writers that are remembered, for people.
+pub(super) const WRITERS_KEPT: u64 = 16;
+/// Writers that are forgotten at a time.
+const FORGOTTEN_MAX: usize = 64;
 
 /// A random number that tells volumes, writers and pins from one another.
 pub(super) fn uuid(client: &Client) -> Uuid {
@@ -83,10 +87,23 @@ fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Resu
         let bytes = object(&header, &body);
         if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == CreateOutcome::Ours
         {
+            forget_old(client, epoch, &known);
             return Ok(epoch);
         }
     }
     Err(DiskError::Fenced(highest))
+}
+
+/// Deletes what old writers said of themselves: a disk that single commands use has many, and no
+/// checkpoint with which it would be cleaned up. Not waited for: the next writer does the rest. A
+/// number that is free again is too low to be of use.
+fn forget_old(client: &Client, epoch: u64, known: &[(String, u64)]) {
+    let is_old =
+        |name: &str| number_of(name).is_some_and(|n| n.saturating_add(WRITERS_KEPT) < epoch);
+    for (name, _) in known.iter().filter(|(name, _)| is_old(name)).take(FORGOTTEN_MAX) {
+        let delete = Request::Delete { name: name.clone() };
+        client.submit(Urgency::Later, delete, Box::new(drop));
+    }
 }
 
 /// Seals the places from the end of the log on where segments of others could still come to be.

@@ -1,9 +1,11 @@
 //! What people want to know of a disk in a store, and do with it.
 
 use super::DiskError;
-use super::format::{Header, Kind, Superblock, Uuid, WriterId, object, pin_name};
+use super::format::{
+    Header, Kind, Superblock, Uuid, WriterId, epoch_name, number_of, object, pin_name,
+};
 use super::put::{CreateOutcome, put_and_wait};
-use super::replay::{Volume, checkpoints, replay};
+use super::replay::{State, Volume, checkpoints, replay};
 use super::seconds;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};
@@ -47,7 +49,20 @@ pub struct Overview {
     pub volume: Uuid,
     /// What it is.
     pub is: Superblock,
-    /// The place behind its log.
+    /// What its log says; or why it cannot be opened.
+    pub log: Result<LogState, DiskError>,
+    /// The places of its checkpoints.
+    pub checkpoints: Vec<u64>,
+    /// Its last writers, the newest last, as far as they can be read.
+    pub writers: Vec<WriterInfo>,
+    /// Its pins, as far as they can be read.
+    pub pins: Vec<PinInfo>,
+}
+
+/// The state of a disk, as its log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// The place behind the log.
     pub next: u64,
     /// The number of its writer.
     pub epoch: u64,
@@ -63,12 +78,6 @@ pub struct Overview {
     pub extents: u64,
     /// Memory that the map takes, in bytes.
     pub map_memory: u64,
-    /// The places of its checkpoints.
-    pub checkpoints: Vec<u64>,
-    /// Its last writers, the newest last.
-    pub writers: Vec<WriterInfo>,
-    /// Its pins.
-    pub pins: Vec<PinInfo>,
 }
 
 fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>, DiskError> {
@@ -86,8 +95,22 @@ fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>,
     found.map(Some).map_err(|damage| DiskError::Damaged(name.to_owned(), damage))
 }
 
+/// What a writer said of itself; `None` when nothing is left of that.
+pub(super) fn writer_of(client: &Client, epoch: u64) -> Result<Option<WriterInfo>, DiskError> {
+    let found = read_small(client, &epoch_name(epoch))?;
+    Ok(found.map(|(header, who)| WriterInfo { epoch: header.epoch, who, time: header.time }))
+}
+
+/// `None` for what is damaged.
+fn whole<T>(found: Result<Option<T>, DiskError>) -> Result<Option<T>, DiskError> {
+    match found {
+        Err(DiskError::Damaged(..)) => Ok(None),
+        found => found,
+    }
+}
+
 impl Overview {
-    /// Looks at a disk.
+    /// Looks at a disk, also at one that cannot be opened.
     ///
     /// # Errors
     /// Why there is nothing to see.
@@ -99,19 +122,33 @@ impl Overview {
     ) -> Result<Self, DiskError> {
         let client = &Client::new(store, rt, patience);
         let volume = Volume::find(client)?;
-        let state = replay(client, &volume, memory)?;
+        let log = match replay(client, &volume, memory) {
+            Ok(state) => Ok(LogState::of(&state, &volume)),
+            Err(trouble @ DiskError::Store(_)) => return Err(trouble),
+            Err(trouble) => Err(trouble),
+        };
         let mut writers = Vec::new();
         for (name, _) in client.names("epoch/", String::new())? {
-            if let Some((header, who)) = read_small(client, &name)? {
-                writers.push(WriterInfo { epoch: header.epoch, who, time: header.time });
-            }
+            let Some(epoch) = number_of(&name) else { continue };
+            writers.extend(whole(writer_of(client, epoch))?);
         }
+        Ok(Self {
+            volume: volume.uuid,
+            is: volume.is,
+            log,
+            checkpoints: checkpoints(client, 0)?,
+            writers,
+            pins: pins(client)?,
+        })
+    }
+}
+
+impl LogState {
+    fn of(state: &State, volume: &Volume) -> Self {
         let (extents, map_memory) = state.index.extents();
         let sector = u64::from(volume.is.sector);
         let (segments, kept) = state.index.kept();
-        Ok(Self {
-            volume: volume.uuid,
-            is: volume.is.clone(),
+        Self {
             next: state.next,
             epoch: state.epoch,
             is_closed: state.is_closed,
@@ -120,17 +157,14 @@ impl Overview {
             segments,
             extents,
             map_memory,
-            checkpoints: checkpoints(client, 0)?,
-            writers,
-            pins: pins(client)?,
-        })
+        }
     }
 }
 
 fn pins(client: &Client) -> Result<Vec<PinInfo>, DiskError> {
     let mut pins = Vec::new();
     for (name, _) in client.names("pin/", String::new())? {
-        if let Some((header, who)) = read_small(client, &name)? {
+        if let Some((header, who)) = whole(read_small(client, &name))? {
             let name = name.trim_start_matches("pin/").to_owned();
             pins.push(PinInfo { name, at: header.seq, who, time: header.time });
         }

@@ -25,6 +25,9 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+/// Prefixes of a bucket that are looked at at most: each is a request that is paid for.
+const FOLDERS_MAX: usize = 10_000;
+
 /// A prefix of a bucket as a store of objects.
 pub struct BucketStore(UnboundedSender<(Request, Answered)>);
 
@@ -58,16 +61,8 @@ impl BucketStore {
     /// # Errors
     /// The settings do not fit together, or there is no thread for it.
     pub(crate) fn new(bucket: &Bucket) -> io::Result<Self> {
-        keep_in();
-        // The one provider of ciphers in this program; that another has set it does not matter.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let objects: Box<dyn Objects> = match bucket.cloud {
-            Cloud::S3 => Box::new(s3::connect(bucket)?),
-            Cloud::Google => Box::new(gs::connect(bucket)?),
-            Cloud::Azure => Box::new(az::connect(bucket)?),
-        };
         let remote = Arc::new(Remote {
-            objects,
+            objects: connect(bucket)?,
             prefix: bucket.prefix.clone(),
             begins_anywhere: bucket.cloud == Cloud::S3,
             mark: Mutex::new(None),
@@ -78,6 +73,45 @@ impl BucketStore {
         drop(Rt::real().spawn("far store", serve)?);
         Ok(Self(send))
     }
+}
+
+fn connect(bucket: &Bucket) -> io::Result<Box<dyn Objects>> {
+    keep_in();
+    // The one provider of ciphers in this program; that another has set it does not matter.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(match bucket.cloud {
+        Cloud::S3 => Box::new(s3::connect(bucket)?),
+        Cloud::Google => Box::new(gs::connect(bucket)?),
+        Cloud::Azure => Box::new(az::connect(bucket)?),
+    })
+}
+
+/// The prefixes of a bucket below which an object has this name, in order; there is nothing else
+/// below one.
+///
+/// # Errors
+/// What the store says, at once: it is not asked again.
+pub(crate) fn prefixes_with(bucket: &Bucket, name: &str) -> Result<Vec<String>, StoreError> {
+    let failed = |e: io::Error| StoreError::Other(e.to_string());
+    let objects = connect(bucket).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let (mut found, mut left) = (Vec::new(), vec![None]);
+    let search = async {
+        for _ in 0..FOLDERS_MAX {
+            let Some(prefix) = left.pop() else { return Ok(found) };
+            let list = objects.list_with_delimiter(prefix.as_ref());
+            let limit = client::deadline(0) + CONNECTING;
+            let list = tokio::time::timeout(limit, list).await.map_err(|_| StoreError::Lost)?;
+            let list = list.map_err(|e| meaning(&e))?;
+            let is_it = list.objects.iter().any(|o| o.location.filename() == Some(name));
+            match prefix {
+                Some(prefix) if is_it => found.push(prefix.to_string()),
+                _ => left.extend(list.common_prefixes.into_iter().rev().map(Some)),
+            }
+        }
+        Err(StoreError::Other(format!("it has more than {FOLDERS_MAX} folders to look at")))
+    };
+    runtime.map_err(failed)?.block_on(MET.scope(Cell::default(), search))
 }
 
 /// Where a system does not have one of the two, the other does most of it.
@@ -206,6 +240,22 @@ impl Remote {
     }
 }
 
+const NO_BUCKET: &str = "there is no such bucket";
+
+/// What a store means that refuses a request, by the codes that are known.
+fn denial(status: u16, code: &str) -> &'static str {
+    match code {
+        "InvalidAccessKeyId" => "the store does not know the key (InvalidAccessKeyId)",
+        "SignatureDoesNotMatch" => "the secret is not that of the key (SignatureDoesNotMatch)",
+        "AuthenticationFailed" => "the secret is not that of the account (AuthenticationFailed)",
+        "ExpiredToken" | "TokenRefreshRequired" => "the credentials have expired (ExpiredToken)",
+        "RequestTimeTooSkewed" => "the clocks differ too much (RequestTimeTooSkewed)",
+        "AccessDenied" => "the credentials do not permit this (AccessDenied)",
+        _ if status == 401 => "the store does not accept the credentials (401)",
+        _ => "the credentials do not permit this (403)",
+    }
+}
+
 /// What an error means to the caller. The answer of a store may repeat the name of a key and a
 /// signature, so no more of it is told than its code.
 fn meaning(error: &object_store::Error) -> StoreError {
@@ -216,7 +266,7 @@ fn meaning(error: &object_store::Error) -> StoreError {
     match error {
         E::AlreadyExists { .. } | E::Precondition { .. } => return StoreError::Exists,
         E::NotFound { .. } if matches!(code, "NoSuchBucket" | "ContainerNotFound") => {
-            return StoreError::Denied("there is no such bucket".to_owned());
+            return StoreError::Denied(NO_BUCKET);
         }
         E::NotFound { .. } => return StoreError::Absent,
         _ => {}
@@ -224,11 +274,18 @@ fn meaning(error: &object_store::Error) -> StoreError {
     let RequestContext { status, is_machine } = met();
     match status {
         _ if is_machine => StoreError::Denied(
-            "no credentials in the environment, a file, or of this machine".to_owned(),
+            "there are no credentials in the environment, in a file, or of this machine",
         ),
-        Some(429 | 503) => StoreError::Busy,
-        Some(status @ (401 | 403)) => StoreError::Denied(format!("{status} {code}")),
-        Some(status @ 300..) => StoreError::Other(format!("it answers {status} {code}")),
+        Some(429 | 500..=599) => StoreError::Busy,
+        Some(status @ (401 | 403)) => StoreError::Denied(denial(status, code)),
+        Some(301 | 307 | 308) => StoreError::Denied("the bucket is in another region"),
+        Some(400) if code == "AuthorizationHeaderMalformed" => {
+            StoreError::Denied("the bucket is in another region (AuthorizationHeaderMalformed)")
+        }
+        Some(400) if code == "InvalidBucketName" => {
+            StoreError::Denied("the store has no buckets with such names (InvalidBucketName)")
+        }
+        Some(status @ 300..) => StoreError::Other(format!("the store answers {status} {code}")),
         Some(_) if code == "SlowDown" => StoreError::Busy,
         Some(_) | None => StoreError::Lost,
     }

@@ -10,8 +10,9 @@
 //! A read that takes much longer than others of its size is asked for once more, beside the attempt
 //! that is under way (`hedge`): the first answer counts.
 //!
-//! A store that denies something is asked again, as credentials may be renewed; but not before it
-//! has answered anything: then the name or the credentials are wrong.
+//! A store that denies something, or answers with another error, is asked again, as credentials may
+//! be renewed; but not before it has done anything that it was asked: then the name or the
+//! credentials are wrong, and that is told at once.
 //!
 //! One lock, [`Flow`]; of a request its own lock. Neither is held over a call of the store or of a
 //! callback.
@@ -88,6 +89,10 @@ struct Flow {
     /// Successes since the limit changed.
     credit: u32,
     under_way: u32,
+    /// Requests without an answer that settles them.
+    asked: u32,
+    /// When the store last answered anything, or the first of those was asked.
+    heard: Duration,
     waiting: [VecDeque<Arc<PendingRequest>>; 3],
     is_closed: bool,
 }
@@ -111,7 +116,8 @@ impl Client {
     pub(crate) fn new(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Self {
         let waiting = Default::default();
         let limit = UNDER_WAY_MAX;
-        let flow = Flow { limit, credit: 0, under_way: 0, waiting, is_closed: false };
+        let (asked, heard) = (0, rt.now());
+        let flow = Flow { limit, credit: 0, under_way: 0, asked, heard, waiting, is_closed: false };
         Self(Arc::new(Inner {
             store,
             rt: rt.clone(),
@@ -139,7 +145,19 @@ impl Client {
             received_bytes: received.load(Relaxed),
             cache_failures: 0,
             takeovers: 0,
+            silent_secs: self.silent_for().as_secs(),
         }
+    }
+
+    /// How long the store has answered nothing although it is asked.
+    fn silent_for(&self) -> Duration {
+        let flow = self.0.flow.lock();
+        if flow.asked == 0 { Duration::ZERO } else { self.0.rt.now().saturating_sub(flow.heard) }
+    }
+
+    /// A request that moves at most `weight` bytes has an answer within this time.
+    pub(crate) fn answers_within(&self, weight: u64) -> Duration {
+        self.0.patience.saturating_add(PAUSE_MAX).saturating_add(deadline(weight))
     }
 
     /// Nothing is asked any more. What was asked and has no answer is forgotten, and its callbacks
@@ -156,6 +174,13 @@ impl Client {
     pub(crate) fn submit(&self, urgency: Urgency, request: Request, answered: Answered) {
         let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
         let began = self.0.rt.now();
+        {
+            let mut flow = self.0.flow.lock();
+            if flow.asked == 0 {
+                flow.heard = began;
+            }
+            flow.asked += 1;
+        }
         self.queue(Arc::new(PendingRequest {
             request,
             urgency,
@@ -193,20 +218,43 @@ impl Client {
     pub(crate) fn names(
         &self,
         prefix: &str,
-        mut after: String,
+        after: String,
     ) -> Result<Vec<(String, u64)>, StoreError> {
+        Ok(self.list(prefix, after, usize::MAX)?.unwrap_or_default())
+    }
+
+    /// All names that begin with `prefix`, in order; `None` when they are too many for this number
+    /// of lists.
+    ///
+    /// # Errors
+    /// As the store says.
+    pub(crate) fn names_within(
+        &self,
+        prefix: &str,
+        lists: usize,
+    ) -> Result<Option<Vec<(String, u64)>>, StoreError> {
+        self.list(prefix, String::new(), lists)
+    }
+
+    fn list(
+        &self,
+        prefix: &str,
+        mut after: String,
+        lists: usize,
+    ) -> Result<Option<Vec<(String, u64)>>, StoreError> {
         let mut all = Vec::new();
-        loop {
+        for _ in 0..lists {
             let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
             let Response::Names(names) = self.call(Urgency::Read, list)? else {
                 return Err(StoreError::Other("the answer to a list is malformed".to_owned()));
             };
             match names.last() {
                 Some((last, _)) if *last > after => after.clone_from(last),
-                _ => return Ok(all),
+                _ => return Ok(Some(all)),
             }
             all.extend(names);
         }
+        Ok(None)
     }
 
     fn queue(&self, ask: Arc<PendingRequest>) {
@@ -287,6 +335,9 @@ impl Client {
         if state.answered.is_none() {
             return;
         }
+        if answer != Err(StoreError::Lost) {
+            self.0.flow.lock().heard = self.0.rt.now();
+        }
         let is_settled = self.is_settled(ask, &answer);
         let is_current = state.number == number && state.is_under_way;
         if !is_settled && !is_current {
@@ -301,6 +352,7 @@ impl Client {
         }
         match answered {
             Some(answered) => {
+                self.0.flow.lock().asked -= 1;
                 if let Ok(Response::Bytes(bytes)) = &answer {
                     self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
                     if ask.is_for_a_reader() {
@@ -327,7 +379,7 @@ impl Client {
                 self.0.is_known.store(true, Relaxed);
                 return true;
             }
-            Err(Denied(_)) if !self.0.is_known.load(Relaxed) => return true,
+            Err(Denied(_) | Other(_)) if !self.0.is_known.load(Relaxed) => return true,
             Err(Denied(_) | Busy | Lost | Other(_)) => {}
         }
         let is_closed = self.0.flow.lock().is_closed;
@@ -468,6 +520,15 @@ mod tests {
             assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
             let took = rt.now();
             assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(30), "{took:?}");
+            assert_eq!(client.usage().silent_secs, 0, "nothing is asked");
+            let own = client.clone();
+            let late = rt.spawn("late", move || own.call(Urgency::Read, get("x", 0, 1)));
+            rt.sleep(Duration::from_secs(100));
+            let silent = client.usage().silent_secs;
+            assert!((99..=100).contains(&silent), "{silent}");
+            world.set_fault_rates(FaultRates::default());
+            assert_eq!(late.unwrap().join().unwrap(), Err(StoreError::Absent));
+            assert_eq!(client.usage().silent_secs, 0);
         });
     }
 

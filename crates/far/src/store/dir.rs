@@ -66,8 +66,9 @@ fn failure(error: &io::Error) -> StoreError {
     match error.kind() {
         ErrorKind::NotFound => StoreError::Absent,
         ErrorKind::AlreadyExists => StoreError::Exists,
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            StoreError::Denied(error.to_string())
+        ErrorKind::PermissionDenied => StoreError::Denied("this user may not use the directory"),
+        ErrorKind::ReadOnlyFilesystem => {
+            StoreError::Denied("the file system of the directory is read-only")
         }
         ErrorKind::TimedOut | ErrorKind::StaleNetworkFileHandle => StoreError::Lost,
         _ => StoreError::Other(error.to_string()),

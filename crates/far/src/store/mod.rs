@@ -33,6 +33,8 @@ use device::Shared;
 
 #[cfg(feature = "buckets")]
 pub use bucket::BucketStore;
+#[cfg(feature = "buckets")]
+pub(crate) use bucket::prefixes_with;
 pub use dir::DirStore;
 pub use sim::{FaultRates, SimStore, SimWorld};
 
@@ -95,10 +97,11 @@ pub enum StoreError {
     Exists,
     /// No object has that name.
     Absent,
-    /// The store wants to be asked later. Nothing was done.
+    /// The store wants to be asked later, or fails for now. As a rule nothing was done.
     Busy,
-    /// The store does not allow it.
-    Denied(String),
+    /// The store does not do it, as long as it, the name or the credentials are as they are. The
+    /// text is a clause that says why, without what the store said itself.
+    Denied(&'static str),
     /// No answer came: it may have been done, or be done later.
     Lost,
     /// Anything else: it may have been done.
@@ -110,8 +113,8 @@ impl fmt::Display for StoreError {
         match self {
             Self::Exists => f.write_str("the object exists"),
             Self::Absent => f.write_str("there is no such object"),
-            Self::Busy => f.write_str("the store is busy"),
-            Self::Denied(why) => write!(f, "the store denies access: {why}"),
+            Self::Busy => f.write_str("the store is busy, or fails for now"),
+            Self::Denied(why) => f.write_str(why),
             Self::Lost => f.write_str("the store does not answer"),
             Self::Other(why) => f.write_str(why),
         }

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::log::format::number_of;
+use crate::log::witness::{End, witness};
 use crate::log::{Finding, check};
 use crate::store::DirStore;
+use crate::store::client::Client;
 use std::path::{Path, PathBuf};
 
 const WINDOW: u64 = 4;
@@ -169,7 +171,7 @@ fn a_range_of_the_log_that_is_missing_is_seen_however_long() {
     let places = folder.places();
     (3..places.len() as u64).for_each(|place| folder.delete(place));
     folder.lacks(3);
-    // So is one behind a checkpoint, at least by a check.
+    // So is one behind a checkpoint.
     let folder = Folder::new();
     let device = folder.write(0, 5);
     device.collect().unwrap();
@@ -178,8 +180,71 @@ fn a_range_of_the_log_that_is_missing_is_seen_however_long() {
     folder.write(1, 60).stop();
     let last = *folder.places().last().unwrap();
     (place + 1..last).for_each(|place| folder.delete(place));
-    let findings = folder.findings();
+    let findings = folder.lacks(place + 1);
     assert_eq!(findings[0].object, segment_name(place + 1), "{findings:?}");
+}
+
+/// The log of a large disk is not listed: there what stands near the end is looked at.
+#[test]
+fn a_place_of_a_large_disk_is_missed_by_what_is_near() {
+    let folder = Folder::new();
+    folder.write(0, 30).stop();
+    let client = Client::new(folder.store(), &Rt::real(), PATIENCE);
+    let proof = |place| {
+        let (epoch, window, segments) = (1, WINDOW, usize::MAX);
+        let (is_closed, has_checkpoint) = (false, true);
+        let end = End { place, epoch, is_closed, window, has_checkpoint, segments };
+        witness(&client, &end).unwrap()
+    };
+    let end = *folder.places().last().unwrap() + 1;
+    assert_eq!(proof(end), None);
+    for place in [end - 1, end - WINDOW] {
+        assert_eq!(proof(place), None, "it may have been under way");
+    }
+    assert_eq!(proof(end - WINDOW - 1), Some(segment_name(end - 1)));
+    assert_eq!(proof(3), Some(segment_name(3 + WINDOW)));
+}
+
+/// An opening looks for what stands behind the end with few requests, however wide the window is.
+#[test]
+fn an_opening_asks_little_of_the_store() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let made = LogDevice::create(folder.store(), &Rt::real(), &small_disk(64), PATIENCE);
+    made.unwrap();
+    let asked = || {
+        let opened = LogDevice::open(folder.store(), "folder", &Rt::real(), Folder::options());
+        let usage = opened.unwrap().usage();
+        (usage.gets, usage.lists)
+    };
+    let device = folder.write(0, 3);
+    device.collect().unwrap();
+    let (gets, lists) = asked();
+    assert!(gets < 20 && lists < 10, "in use: {gets} and {lists}");
+    drop(device);
+    let (gets, lists) = asked();
+    assert!(gets < 20 && lists < 10, "closed: {gets} and {lists}");
+}
+
+/// Trials of a store that were cut off, and what many writers said of themselves, are cleaned up.
+#[test]
+fn what_commands_leave_behind_does_not_pile_up() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("probe")).unwrap();
+    std::fs::write(folder.path("probe/0123-4"), "x").unwrap();
+    (0..40).for_each(|n| drop(folder.write(n, 1)));
+    let epochs = || folder.objects().iter().filter(|o| o.starts_with("epoch/")).count();
+    // The last ones are not waited for.
+    drop(folder.write(40, 1));
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while epochs() > 20 && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!((16..=20).contains(&epochs()), "{}", epochs());
+    let device = folder.claim().unwrap();
+    assert_eq!(device.sweep().unwrap(), 1);
+    drop(device);
+    assert!(folder.objects().iter().all(|object| !object.starts_with("probe/")));
+    assert_eq!(folder.findings(), []);
 }
 
 /// What was collected is missed when the checkpoints are gone that say so.
