@@ -14,7 +14,7 @@ use ondisk::nvlist::{NvList, NvValue};
 use rt::Rt;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vdev::{LeafOpen, Txgs};
 
@@ -88,6 +88,24 @@ impl Candidate {
         out
     }
 
+    /// Why its devices may be in use on another machine, whatever their labels say of hosts: a disk
+    /// in a store knows its writer. A file here that has the label of an export is what a server
+    /// writes to, or a copy of it; of a pool that was exported it is as good as the export.
+    #[must_use]
+    pub fn used_elsewhere(&self) -> Option<String> {
+        let is_active = matches!(self.state(), CandidateState::Active | CandidateState::Other);
+        self.leaves.iter().find_map(|(guid, seen)| {
+            if let Some(by) = seen.device.as_ref().and_then(|device| device.held_elsewhere()) {
+                return Some(format!("{by} has {} open", seen.path.display()));
+            }
+            let known = self.tree.find(*guid)?.path.as_deref()?;
+            let is_behind = far::is_far(Path::new(known)) && !far::is_far(&seen.path);
+            (is_active && is_behind).then(|| {
+                format!("{} is what the pool has as {known}, or a copy of it", seen.path.display())
+            })
+        })
+    }
+
     fn assemble(
         found: Vec<(&FoundLeaf, Vec<FoundUberblock>)>,
         aux: BTreeMap<u64, CandidateLeaf>,
@@ -104,8 +122,12 @@ impl Candidate {
             // do not mix: the newer one counts, with its uberblocks and nothing of the other's.
             if let Some(guid) = c.guid {
                 let new = LeafClaim { sight: sight(leaf, c.txg), uberblocks };
+                // Of an export and the file behind it, which are as new, the export counts.
+                let is_nearer =
+                    |old: &LeafClaim| !far::is_far(&new.sight.path) || far::is_far(&old.sight.path);
                 match best_of.get(&guid) {
-                    Some(old) if old.age() >= new.age() => continue,
+                    Some(old) if old.age() > new.age() => continue,
+                    Some(old) if old.age() == new.age() && is_nearer(old) => continue,
                     _ => best_of.insert(guid, new),
                 };
             }

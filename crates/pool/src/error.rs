@@ -179,6 +179,13 @@ pub enum Error {
         /// Its name.
         host: String,
     },
+    /// Another machine may have it open, as its devices say.
+    Elsewhere {
+        /// The pool.
+        pool: String,
+        /// What they say.
+        why: String,
+    },
     /// Another machine or program writes to it.
     InUse {
         /// The pool.
@@ -378,6 +385,9 @@ impl fmt::Display for Error {
             Self::ForeignHost { pool, hostid, host } => {
                 write!(f, "pool '{pool}' was last used by host '{host}' ({hostid:x})")?;
                 f.write_str(" and not exported there")
+            }
+            Self::Elsewhere { pool, why } => {
+                write!(f, "pool '{pool}' may be open on another machine: {why}")
             }
             Self::InUse { pool } => write!(f, "pool '{pool}' is in use elsewhere"),
             Self::Device { pool, cause } => write!(f, "pool '{pool}': {cause}"),

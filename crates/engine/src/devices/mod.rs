@@ -31,6 +31,7 @@ pub use device::{
 };
 pub use far::{
     AnyDevices, Name as FarName, NameError as FarNameError, disk, is_bucket, is_far, price,
+    why_missing,
 };
 pub use signatures::foreign;
 pub use uses::{Process, SystemUse, locked_by, loop_above, use_by_system};

@@ -44,7 +44,9 @@ impl From<pool::Error> for Error {
             P::Config { pool, .. } => (ErrorKind::BadConfig, of(pool)),
             P::NotWritable { pool, .. } => (ErrorKind::NotWritable, of(pool)),
             P::Destroyed { pool } => (ErrorKind::Destroyed, of(pool)),
-            P::ForeignHost { pool, .. } => (ErrorKind::ForeignHost, of(pool)),
+            P::ForeignHost { pool, .. } | P::Elsewhere { pool, .. } => {
+                (ErrorKind::ForeignHost, of(pool))
+            }
             P::InUse { pool } => (ErrorKind::InUse, of(pool)),
             P::Device { pool, .. } => (ErrorKind::Device, of(pool)),
             P::Stopped { pool, .. } => (ErrorKind::Stopped, of(pool)),

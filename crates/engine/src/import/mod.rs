@@ -222,7 +222,8 @@ fn issue_of_open(
     }
     let config = &candidate.config;
     let host = config.hostid.filter(|h| *h != 0 && *h != hostid);
-    if candidate.state() == CandidateState::Active && host.is_some() {
+    let is_foreign = candidate.state() == CandidateState::Active && host.is_some();
+    if is_foreign || candidate.used_elsewhere().is_some() {
         return ImportIssue::OtherHost;
     }
     let tree = pool.vdevs();

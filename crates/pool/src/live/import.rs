@@ -332,19 +332,25 @@ fn leaf_open(
 
 fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
     let config = &candidate.config;
-    match candidate.state() {
+    let pool = || config.name.clone();
+    let is_active = match candidate.state() {
         CandidateState::Destroyed if !options.destroyed => {
-            Err(Error::Destroyed { pool: config.name.clone() })
+            return Err(Error::Destroyed { pool: pool() });
         }
-        CandidateState::Exported | CandidateState::Destroyed => Ok(()),
-        _ => {
-            let other = config.hostid.unwrap_or(0);
-            if other == options.hostid || other == 0 || options.force {
-                return Ok(());
-            }
-            let host = config.hostname.clone().unwrap_or_default();
-            Err(Error::ForeignHost { pool: config.name.clone(), hostid: other, host })
-        }
+        CandidateState::Exported | CandidateState::Destroyed => false,
+        CandidateState::Active | CandidateState::Other => true,
+    };
+    if options.force {
+        return Ok(());
+    }
+    let other = config.hostid.unwrap_or(0);
+    if is_active && other != options.hostid && other != 0 {
+        let host = config.hostname.clone().unwrap_or_default();
+        return Err(Error::ForeignHost { pool: pool(), hostid: other, host });
+    }
+    match candidate.used_elsewhere() {
+        None => Ok(()),
+        Some(why) => Err(Error::Elsewhere { pool: pool(), why }),
     }
 }
 

@@ -76,6 +76,10 @@ impl Shared {
 
     /// Suspended for this reason; whether the pool was resumed.
     fn wait_for_devices(&self, why: &str) -> bool {
+        if is_taken_over(&self.reader.vdevs()) && self.txgs.fail_mode() == FailMode::Wait {
+            // No device comes back, so there is nothing that programs could wait for.
+            self.txgs.set_fail_mode(FailMode::Continue);
+        }
         let _readers = self.gate.pause();
         self.txgs.suspend(why).is_ok()
     }
