@@ -253,6 +253,16 @@ impl CachedStore {
         &self.cache
     }
 
+    /// A read of this block needs no device.
+    #[must_use]
+    pub fn is_at_hand(&self, bp: &BlkPtr, key: Option<&Key>) -> bool {
+        let is_cached = || {
+            let id = self.cache_key(bp, key);
+            id.is_some_and(|id| self.cache.peek(&id).is_some())
+        };
+        bp.is_hole() || bp.is_embedded() || self.pending(bp).is_some() || is_cached()
+    }
+
     /// Waits for a block that another thread reads, and takes it: when that thread read it ahead,
     /// this is the reader that it was read for.
     fn await_flight(&self, flight: &Flight, id: &CacheKey) -> Option<Arc<Block>> {

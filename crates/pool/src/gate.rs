@@ -16,6 +16,7 @@
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long readers wait for a writer that waits for devices. Longer than a healthy device takes,
@@ -39,6 +40,7 @@ impl State {
 
 /// See the head of the file.
 pub(crate) struct Gate {
+    rt: Rt,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -67,7 +69,7 @@ pub(crate) struct WriteGuard<'a>(&'a Gate);
 
 impl Gate {
     pub(crate) fn new(rt: &Rt) -> Self {
-        Self { state: Mutex::default(), changed: rt.condvar() }
+        Self { rt: rt.clone(), state: Mutex::default(), changed: rt.condvar() }
     }
 
     pub(crate) fn read(&self) -> ReadGuard<'_> {
@@ -77,6 +79,28 @@ impl Gate {
         }
         state.readers += 1;
         ReadGuard(self)
+    }
+
+    /// The same for a caller that does not wait long: neither for writers that wait, nor, without
+    /// the lock then, for one that is held up between two steps. `has_given_up` is set when it
+    /// comes to that, and the next time nothing is waited for.
+    pub(crate) fn read_hastily(&self, has_given_up: &AtomicBool) -> Option<ReadGuard<'_>> {
+        let mut state = self.state.lock();
+        let until = match has_given_up.load(Ordering::Acquire) {
+            true => Duration::ZERO,
+            false => self.rt.now() + PATIENCE * 2,
+        };
+        while !state.admits_readers() && self.rt.now() < until {
+            self.changed.wait_until(&mut state, until);
+        }
+        if !state.admits_readers() {
+            has_given_up.store(true, Ordering::Release);
+            if state.writer {
+                return None;
+            }
+        }
+        state.readers += 1;
+        Some(ReadGuard(self))
     }
 
     /// The same for a caller that does not wait.
@@ -200,6 +224,32 @@ mod tests {
         drop(gate.try_read().expect("the writer pauses"));
         drop(pause);
         assert!(gate.try_read().is_none());
+    }
+
+    #[test]
+    fn a_glance_waits_for_nothing_that_stands_still() {
+        Rt::simulate(1, |rt| {
+            let gate = Arc::new(Gate::new(rt));
+            let long = gate.read();
+            let (own, clock) = (Arc::clone(&gate), rt.clone());
+            let writer = rt.spawn("writer", move || {
+                let _writer = own.write();
+                clock.sleep(PATIENCE * 10);
+            });
+            rt.sleep(PATIENCE);
+            assert!(gate.try_read().is_none(), "a writer waits for the reader");
+            let flag = AtomicBool::new(false);
+            let began = rt.now();
+            drop(gate.read_hastily(&flag).expect("past a writer that only waits"));
+            assert_eq!((flag.load(Ordering::Acquire), rt.now() - began), (true, PATIENCE * 2));
+            drop(gate.read_hastily(&flag).expect("at once"));
+            assert_eq!(rt.now() - began, PATIENCE * 2);
+            drop(long);
+            rt.sleep(PATIENCE);
+            assert!(gate.read_hastily(&AtomicBool::new(false)).is_none(), "it may change things");
+            writer.unwrap().join().unwrap();
+            assert!(gate.read_hastily(&AtomicBool::new(false)).is_some());
+        });
     }
 
     #[test]

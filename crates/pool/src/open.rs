@@ -13,7 +13,7 @@ use crate::not_used::Refused;
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use device::DeviceRef;
-use dmu::{BlockStore as _, CachedStore, Objset, ReadAheadStopper, Zap};
+use dmu::{BlockStore, CachedStore, Objset, ReadAheadStopper, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
 use ondisk::config::{PoolConfig, VdevConfig};
@@ -26,6 +26,7 @@ use rt::Rt;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use vdev::{DeflateRatio, ErrorCounts, VdevState, VdevTree};
 use zio::Reader;
 
@@ -176,6 +177,8 @@ pub struct Pool {
     altroot: Option<String>,
     /// Of a pool that is open for writing: what its syncs hold while they change the MOS.
     gate: Option<Arc<Gate>>,
+    /// It is looked at without long waits; set when one was given up.
+    haste: Option<Arc<AtomicBool>>,
     /// Why a pool that was open for writing takes no more changes.
     suspended: Option<Arc<str>>,
     /// It takes none only until its devices are back.
@@ -308,6 +311,7 @@ impl Pool {
             deflate: self.deflate,
             altroot: self.altroot.clone(),
             gate: self.gate.clone(),
+            haste: self.haste.clone(),
             suspended: self.suspended.clone(),
             is_waiting: self.is_waiting,
             scan: self.scan,
@@ -373,7 +377,20 @@ impl Pool {
     /// change, or takes this again, which would wait for itself.
     #[must_use]
     pub fn datasets(&self) -> Datasets<'_> {
-        Datasets { pool: self, guard: self.gate.as_ref().map(|gate| gate.read()) }
+        let guard = self.gate.as_ref().and_then(|gate| match &self.haste {
+            Some(has_given_up) => gate.read_hastily(has_given_up),
+            None => Some(gate.read()),
+        });
+        Datasets { pool: self, guard }
+    }
+
+    /// The same pool, seen through a store that does not wait long for devices; the flag is set
+    /// when it has done so.
+    pub(crate) fn in_haste(&self, store: Arc<dyn BlockStore>, haste: &Arc<AtomicBool>) -> Self {
+        let mos = self.mos.through(store);
+        let dsl = self.dsl.through(mos.clone());
+        let haste = Some(Arc::clone(haste));
+        Self { haste, ..self.with_live(self.name(), &self.store, &mos, dsl) }
     }
 
     /// From now on its keys are those of `dsl`.
@@ -437,6 +454,7 @@ impl Pool {
             deflate: true,
             altroot: None,
             gate: None,
+            haste: None,
             suspended: None,
             is_waiting: false,
             scan: None,

@@ -46,7 +46,7 @@ impl PoolArgs {
             let text = "the latest changes are not shown";
             ui::note(session, &format!("warning: pool '{}': {text}: {e}", pool.name()));
         }
-        let pool = pool.look()?;
+        let pool = if self.for_writers { pool.glance() } else { pool.look()? };
         self.open.load_keys(session, &pool)?;
         Ok(pool)
     }

@@ -19,6 +19,7 @@
 //! features  config  history      what the MOS says of the pool itself
 //! events  notice                 what happened to it, while it is open
 //! mode  suspend                  devices that fail, and what becomes of threads that wait
+//! hasty                          looks at the pool that wait for no device
 //! paths  leaves  online          where its devices are, what they missed, how they come back
 //! strayed                        files that were given another name while they are open
 //! attach  split                  sides of mirrors
@@ -68,6 +69,7 @@ mod evacuate;
 mod events;
 mod expand;
 mod features;
+mod hasty;
 mod head;
 mod heads;
 mod history;
@@ -171,6 +173,7 @@ use crate::error::{Error, Result};
 use crate::open::{LiveState, Pool};
 use behalf::DelegatedUser;
 use config::PoolFacts;
+use hasty::HastyStore;
 use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
@@ -179,6 +182,7 @@ use rt::{Rt, Task};
 use shared::{Parts, Shared};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use zio::profile::ThreadKind;
 use zpl::replay::ReplayReport;
 
@@ -272,11 +276,27 @@ impl LivePool {
     /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features
     /// and uberblock of the time when the pool was opened. Keys loaded into this one are its own.
     pub fn look(&self) -> Result<Pool> {
+        Ok(self.look_with(None))
+    }
+
+    /// The same, to see how the pool is: what devices that hang do not tell within a few seconds is
+    /// not known then.
+    #[must_use]
+    pub fn glance(&self) -> Pool {
+        self.look_with(Some(&Arc::default()))
+    }
+
+    fn look_with(&self, haste: Option<&Arc<AtomicBool>>) -> Pool {
         let (root, aux) = self.members_now();
         let facts = self.shared.config.lock().facts.clone();
         let uberblock = *self.shared.uberblock.lock();
-        let _datasets = self.view.datasets();
-        Ok(self.view.refreshed(LiveState {
+        let hasty = haste.map(|haste| {
+            let store = Arc::new(HastyStore::new(self.view.store(), haste));
+            self.view.in_haste(store, haste)
+        });
+        let view = hasty.as_ref().unwrap_or(&self.view);
+        let _datasets = view.datasets();
+        view.refreshed(LiveState {
             root,
             aux,
             comment: facts.comment,
@@ -287,7 +307,7 @@ impl LivePool {
             is_waiting: self.is_waiting(),
             scan: self.scan(),
             refused: self.shared.refused.lock().clone(),
-        }))
+        })
     }
 
     /// What it consists of now: its tree, and its spares and cache devices. Reads nothing.

@@ -193,6 +193,7 @@ impl<'a> Opening<'a> {
             l2cache,
             altroot: None,
             gate: None,
+            haste: None,
             suspended: None,
             is_waiting: false,
             scan: None,
