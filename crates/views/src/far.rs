@@ -19,8 +19,6 @@ use term::human::nicenum;
 pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> String {
     let date = |seconds| date(host_info, seconds);
     let mut text = String::new();
-    let state = if found.is_closed { "closed" } else { "open, or its writer was killed" };
-    let used = found.live.saturating_mul(100).checked_div(found.kept).unwrap_or(100);
     let mut line = |what: &str, value: String| {
         // Into a string, which cannot fail.
         let _ = writeln!(text, "{what:>12}: {value}");
@@ -29,17 +27,17 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
     line("id", hex::encode(&found.volume));
     line("size", nicenum(found.is.size));
     line("fence", if found.is.is_fenced { "tried" } else { "none: a single writer" }.to_owned());
-    line("state", format!("{state}; writer {}, {} in the log", found.epoch, found.next - 1));
-    line(
-        "used",
-        format!(
-            "{} in {} segments of {}, {used}% of them",
-            nicenum(found.live),
-            found.segments,
-            nicenum(found.kept)
-        ),
-    );
-    line("map", format!("{} extents, {} of memory", found.extents, nicenum(found.map_memory)));
+    match &found.log {
+        Ok(log) => {
+            let state = if log.is_closed { "closed" } else { "open, or its writer was killed" };
+            let used = log.live.saturating_mul(100).checked_div(log.kept).unwrap_or(100);
+            line("state", format!("{state}; writer {}, {} in the log", log.epoch, log.next - 1));
+            let (live, kept) = (nicenum(log.live), nicenum(log.kept));
+            line("used", format!("{live} in {} segments of {kept}, {used}% of them", log.segments));
+            line("map", format!("{} extents, {} of memory", log.extents, nicenum(log.map_memory)));
+        }
+        Err(_) => line("state", "cannot be opened".to_owned()),
+    }
     let newest = found.checkpoints.last();
     line(
         "checkpoints",
@@ -56,6 +54,16 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
         line("pin", format!("{} at {} by {who} at {}", pin.name, pin.at, date(pin.time)));
     }
     text
+}
+
+/// Disks with their sizes in bytes, which is not known of damaged ones, as a table.
+#[must_use]
+pub fn disks(all: &[(&FarName, Option<u64>)]) -> String {
+    let mut table = Table::new(&["DISK", "SIZE"], &[false, true], false);
+    for (name, size) in all {
+        table.row(vec![name.as_str().to_owned(), size.map_or("-".to_owned(), nicenum)]);
+    }
+    table.text()
 }
 
 /// A writer of a disk, and since when it is one.

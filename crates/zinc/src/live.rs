@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, served, ui};
 use clap::Args;
-use engine::devices::read_text;
+use engine::devices::{disk, is_far, read_text};
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::pools::{named_leaves, record_change};
 use engine::{Error, Hint, LivePool, OpenOptions, Progress, Rt};
@@ -229,6 +229,11 @@ pub fn opened_as(
 pub fn warn_of(session: &Session, found: &Found, pool: &LivePool) {
     if let Some(what) = found::warning(found) {
         let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
+        ui::error(session, &text);
+    }
+    let has_far = found.candidate.leaves.values().any(|leaf| is_far(&leaf.path));
+    if let Some(why) = disk::lacks_cache().filter(|_| has_far) {
+        let text = format!("zinc: warning: pool '{}' has no cache: {why}\n", pool.name());
         ui::error(session, &text);
     }
     for e in pool.left_out() {

@@ -238,6 +238,36 @@ fn a_server_that_is_away_is_not_replaced_with_its_own_file() {
     drop(serve);
 }
 
+/// A search that finds an export and the file behind it takes the export; the file alone is not
+/// taken while the server may have it open.
+#[testkit::needs("nbdkit")]
+#[test]
+fn a_search_prefers_an_export_to_the_file_behind_it() {
+    let place = Place::new(&["a"]);
+    let a = forgetful(&place, "a");
+    let na = name(&place, "a");
+    place.ok_here(&format!("zpool create tank {na}"));
+    let elsewhere = |command: &str| {
+        let mut command = place.command_here(command);
+        command.env("ZINC_STATE", place.path().join("elsewhere")).output().unwrap()
+    };
+    let folder = place.path().display();
+    let alone = elsewhere(&format!("zpool import -d {folder} tank"));
+    let why = String::from_utf8_lossy(&alone.stderr);
+    assert!(!alone.status.success() && why.contains(&na) && why.contains("-f"), "{why}");
+    for order in [format!("-d {folder} -d {na}"), format!("-d {na} -d {folder}")] {
+        assert!(elsewhere(&format!("zpool import {order} tank")).status.success());
+        let status = String::from_utf8(elsewhere("zpool status tank").stdout).unwrap();
+        assert!(status.contains(&na), "{status}");
+        assert!(elsewhere("zpool export tank").status.success());
+    }
+    a.kill();
+    // Of a pool that was exported the file is as good.
+    place.ok_here(&format!("zpool import -d {folder} tank"));
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &["a"]);
+}
+
 #[testkit::needs("nbdkit")]
 #[test]
 fn a_zinc_that_is_killed_leaves_a_whole_pool() {

@@ -120,6 +120,41 @@ fn a_pool_in_a_bucket_is_openzfs_own() {
     is_openzfs_own(&bucket);
 }
 
+/// What the store answers is told with its cause, where a bucket or a key is wrong; and the disks of
+/// a bucket are listed.
+#[testkit::needs("versitygw")]
+#[test]
+fn what_a_bucket_refuses_is_told() {
+    let (bucket, _server) = Bucket::of_s3();
+    let [one, two] = ["one", "a/b/two"].map(|prefix| bucket.name(prefix));
+    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    let wrong = [("AWS_SECRET_ACCESS_KEY", "wrong")];
+    for command in [
+        format!("far ls {one}"),
+        format!("far create {two} 256M"),
+        format!("zpool import -d {one}"),
+    ] {
+        let why = bucket.fails(&command, &wrong);
+        assert!(why.contains("SignatureDoesNotMatch") && why.contains("hint: check"), "{why}");
+    }
+    let status = bucket.run("zpool status tank", &wrong);
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("UNAVAIL") && status.contains("SignatureDoesNotMatch"), "{status}");
+    let none = one.replace(BUCKET, "none");
+    for command in [format!("far create {none} 256M"), format!("zpool import -d {none}")] {
+        let why = bucket.fails(&command, &[]);
+        assert!(why.contains("there is no such bucket"), "{why}");
+    }
+    bucket.ok(&format!("far create {two} 256M"));
+    let whole = bucket.name("");
+    let listed = bucket.says(&format!("far ls {whole}"));
+    let disks: Vec<&str> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(disks, ["DISK", &two, &one], "{listed}");
+    assert!(bucket.fails(&format!("far ls {whole}"), &wrong).contains("SignatureDoesNotMatch"));
+    bucket.ok("zpool export tank");
+}
+
 /// The same cluster has a pool in its gateway's bucket, and one on an image, by qemu's NBD server;
 /// its only OSD is killed under both.
 #[testkit::needs("ceph", "qemu-nbd")]

@@ -4,7 +4,11 @@
 
 mod support;
 
-use std::time::Duration;
+use engine::Rt;
+use engine::devices::FarName;
+use engine::devices::disk::{self, LogDevice, Options, WriterId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::place::{Place, until};
 use testkit::oracle;
 
@@ -32,6 +36,15 @@ fn cat(place: &Place, what: &str) -> Vec<u8> {
     let output = place.command_here(&format!("cat {what}")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
+}
+
+/// Takes a disk over as a program of another machine does.
+fn take_elsewhere(store: &str) -> Arc<LogDevice> {
+    let name = FarName::parse(store.as_ref()).unwrap().unwrap();
+    let who = WriterId { host: "elsewhere".to_owned(), pid: 7 };
+    let options = Options { who, is_tended: false, ..Options::default() };
+    let store = disk::store(&name).unwrap();
+    LogDevice::claim(store, name.as_str(), &Rt::real(), options, None).unwrap()
 }
 
 /// What OpenZFS says of a pool whose devices are these stores, as images.
@@ -103,17 +116,26 @@ fn a_cache_that_cannot_be_used_is_told() {
     let one = disk(&place, "one");
     place.ok_here(&format!("zpool create tank {one}"));
     std::fs::create_dir(place.path().join("cache")).unwrap();
-    let status = |cache: &str| {
-        let mut command = place.command_here("zpool status tank");
-        let output = command.env("ZINC_CACHE", place.path().join(cache)).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+    let run = |command: &str, cache: &str, size: &str| {
+        let mut command = place.command_here(command);
+        command.env("ZINC_CACHE", place.path().join(cache)).env("ZINC_CACHE_SIZE", size);
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        assert!(output.status.success(), "{err}");
+        (out, err)
     };
-    let remark = "(its cache cannot be opened or written to)";
-    assert!(!status("cache").contains(remark));
-    let absent = status("absent");
-    let row = absent.lines().find(|line| line.contains(&one)).expect("a row for the store");
-    assert!(row.contains("ONLINE") && row.ends_with(remark), "{absent}");
+    let remark = "(its cache cannot be used: ZINC_CACHE, ZINC_CACHE_SIZE)";
+    assert!(!run("zpool status tank", "cache", "1G").0.contains(remark));
+    for (cache, size) in [("absent", "1G"), ("cache", "much")] {
+        let (status, _) = run("zpool status tank", cache, size);
+        let row = status.lines().find(|line| line.contains(&one)).expect("a row for the store");
+        assert!(row.contains("ONLINE") && row.ends_with(remark), "{status}");
+    }
+    // A size that is none costs the cache and not the pool.
+    let (_, warning) = run("zfs create tank/home", "cache", "much");
+    assert!(warning.contains("ZINC_CACHE_SIZE is not a size"), "{warning}");
+    assert_eq!(run("zfs create tank/more", "cache", "1G").1, "");
 }
 
 #[test]
@@ -209,7 +231,12 @@ fn a_store_that_lost_an_object_is_not_imported() {
         assert!(message.contains(object) && message.contains(&check), "{message}");
         assert!(!message.contains("check the path"), "{message}");
     }
-    assert!(place.fails(&format!("far ls {one}")).contains(object));
+    let listed = place.run(&format!("far ls {one}"));
+    assert!(listed.code != 0 && listed.err.contains(object), "{}", listed.err);
+    assert!(listed.err.contains("zinc far check"), "{}", listed.err);
+    for seen in ["size: 256M", "state: cannot be opened", "writer: 1 on "] {
+        assert!(listed.out.contains(seen), "{}", listed.out);
+    }
     let found = place.run(&check);
     assert_eq!(found.code, 3, "{}", found.err);
     assert!(
@@ -330,6 +357,95 @@ fn a_pool_whose_disk_was_taken_over_says_so_and_lets_go() {
     place.ok_here("zpool export -f tank");
     serve.wait().unwrap();
     judge(&place, "tank", &[&one]);
+}
+
+/// Programs on a mount get an error: no device comes back that they could wait for.
+#[testkit::needs("fuse")]
+#[test]
+fn programs_on_a_mount_do_not_wait_for_a_disk_that_was_taken_over() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let mount = place.path().join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    place.ok_here(&format!("mount tank {}", mount.display()));
+    std::fs::write(mount.join("before"), "1").unwrap();
+    let other = take_elsewhere(&one);
+    let (send, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let made = std::fs::File::create(mount.join("after")).and_then(|file| file.sync_all());
+        let _ = send.send(made);
+    });
+    let told = told.recv_timeout(Duration::from_secs(60));
+    place.ok_here("zpool export -f tank");
+    assert!(matches!(told, Ok(Err(_))), "{told:?}");
+    drop(other);
+}
+
+/// Whatever the labels say of hosts: the store knows its writer.
+#[test]
+fn a_disk_that_another_machine_has_open_is_imported_by_force_alone() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    place.ok_here("zpool export tank");
+    let other = take_elsewhere(&one);
+    let why = place.fails(&format!("zpool import -d {one} tank"));
+    assert!(why.contains("on elsewhere (process 7) has") && why.contains("-f"), "{why}");
+    let listed = place.ok_here(&format!("zpool import -d {one}"));
+    assert!(listed.contains("accessed by another system"), "{listed}");
+    // To read it nobody needs to be asked.
+    place.ok_here(&format!("check -d {one} tank"));
+    place.ok_here(&format!("zpool import -f -d {one} tank"));
+    drop(other);
+    place.ok_here("zfs create tank/here");
+    // A pool that is imported here is not taken back from another machine either.
+    let other = take_elsewhere(&one);
+    let why = place.fails("zfs create tank/data");
+    assert!(why.contains("on elsewhere (process 7) has"), "{why}");
+    // That one ends in order.
+    drop(other);
+    place.ok_here("zfs create tank/data");
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &[&one]);
+}
+
+/// A store that is back within the time of its name is waited for; later the pool is resumed.
+#[test]
+fn a_store_that_was_away_is_used_again() {
+    for (timeout, is_in_time) in [(600, true), (2, false)] {
+        let place = Place::new(&[]);
+        let one = disk(&place, "one");
+        place.ok_here(&format!("zpool create tank {one}?timeout={timeout}"));
+        let mut serve = place.serve("tank");
+        let (here, away) = (place.path().join("one"), place.path().join("away"));
+        std::fs::rename(&here, &away).unwrap();
+        let mut waiting = place.start_here("zfs create tank/data");
+        let status = || {
+            let began = Instant::now();
+            let status = place.ok_here("zpool status tank");
+            assert!(began.elapsed() < Duration::from_secs(20), "{status}");
+            status
+        };
+        if is_in_time {
+            std::thread::sleep(Duration::from_secs(7));
+            let status = status();
+            assert!(!status.contains("SUSPENDED"), "{status}");
+            assert!(status.contains("(its store has not answered for "), "{status}");
+        } else {
+            until("the pool is suspended", || status().contains("SUSPENDED"));
+        }
+        std::fs::rename(&away, &here).unwrap();
+        if !is_in_time {
+            place.ok_here("zpool clear tank");
+        }
+        assert_eq!(waiting.wait().unwrap().success(), is_in_time);
+        place.ok_here("zfs create tank/more");
+        assert!(place.ok_here("zpool status tank").contains("state: ONLINE"));
+        place.ok_here("zpool export tank");
+        serve.wait().unwrap();
+        judge(&place, "tank", &[&one]);
+    }
 }
 
 #[test]

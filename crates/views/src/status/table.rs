@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 use term::escape::line;
 use term::human::{ctime, nicenum};
 
+/// A store that answers nothing for this many seconds is remarkable.
+const SILENCE_TOLD: u64 = 5;
+
 impl View {
     /// The table of vdevs, each line with its tab and newline.
     pub(super) fn table(&self, status: &Status) -> String {
@@ -91,9 +94,13 @@ impl View {
         let works = v.works.iter().filter_map(|seen| self.work(seen));
         let refused = v.refused.iter().map(refused_note);
         let has_no_cache = v.store.is_some_and(|store| store.cache_failures > 0);
-        let cache = has_no_cache.then(|| "(its cache cannot be opened or written to)".to_owned());
+        let cache = has_no_cache
+            .then(|| "(its cache cannot be used: ZINC_CACHE, ZINC_CACHE_SIZE)".to_owned());
+        let silent = v.store.map_or(0, |store| store.silent_secs);
+        let silent = (silent >= SILENCE_TOLD)
+            .then(|| format!("(its store has not answered for {silent} seconds)"));
         let remarks = v.remark.iter().map(remark).chain(refused);
-        let all: Vec<String> = remarks.chain(works).chain(cache).collect();
+        let all: Vec<String> = remarks.chain(works).chain(cache).chain(silent).collect();
         all.join("  ")
     }
 

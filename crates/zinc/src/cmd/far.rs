@@ -11,14 +11,16 @@ use crate::ui;
 use engine::Progress;
 use engine::config::LabelConfig;
 use engine::devices::disk::{
-    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
+    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, StoreError, Superblock,
+    WINDOW,
 };
 use engine::devices::price::Workload;
-use engine::devices::{FarName, WriteDeviceRef};
+use engine::devices::{FarName, WriteDeviceRef, is_bucket};
 use engine::pools::{DeviceCheck, DeviceRefusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use term::escape::word;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -59,6 +61,8 @@ pub struct Create {
 
 /// Arguments of `zinc far ls`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Of a bucket without a prefix (s3://BUCKET/) it lists the disks, with a request for each folder.")]
 pub struct Ls {
     /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
@@ -196,6 +200,11 @@ fn named(text: &str) -> Result<FarName, Failure> {
 
 fn cannot(doing: &str, name: &FarName, trouble: &DiskError) -> Failure {
     let failure = Failure::new(format!("cannot {doing} the disk in {}", name.as_str()));
+    hinted(failure, name, trouble)
+}
+
+/// Says what a store, or the disk in it, did, and what helps.
+fn hinted(failure: Failure, name: &FarName, trouble: &DiskError) -> Failure {
     let failure = failure.because(trouble.to_string());
     match trouble {
         DiskError::NoDisk => match disk::any_object(name) {
@@ -206,6 +215,17 @@ fn cannot(doing: &str, name: &FarName, trouble: &DiskError) -> Failure {
             )),
             Err(_) => failure,
         },
+        DiskError::Damaged(..) | DiskError::Missing(..) => failure.hint(format!(
+            "`zinc far check {}` says what else is damaged: restore it from a copy of the store",
+            word(name.as_str())
+        )),
+        DiskError::Store(StoreError::Denied(_)) => failure.hint(
+            "check the name of the bucket, and the credentials in the environment or in their file",
+        ),
+        DiskError::Store(StoreError::Lost) => failure.hint(match is_bucket(name.as_str()) {
+            true => "check its address (endpoint=), the network, and that the server runs",
+            false => "check that its directory is there: it may have to be mounted",
+        }),
         DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
         DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",
@@ -290,10 +310,24 @@ impl Verb for Create {
 
 impl Verb for Ls {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if let Some(Ok(bucket)) = FarName::parse_bucket(&self.name) {
+            let found = disk::all_in(&bucket).map_err(|trouble| {
+                let failure = Failure::new(format!("cannot list the disks of {}", bucket.as_str()));
+                hinted(failure, &bucket, &trouble)
+            })?;
+            let size = |name: &FarName| disk::superblock(name).ok().map(|is| is.size);
+            let all: Vec<_> = found.iter().map(|name| (name, size(name))).collect();
+            ui::out(session, &views::far::disks(&all));
+            return Ok(ExitCode::SUCCESS);
+        }
         let name = named(&self.name)?;
         let found = disk::overview(&name).map_err(|trouble| cannot("look at", &name, &trouble))?;
         ui::out(session, &views::far::overview(session, &found, &name));
-        Ok(ExitCode::SUCCESS)
+        match found.log {
+            Ok(_) => Ok(ExitCode::SUCCESS),
+            // What there is to see of it was shown.
+            Err(trouble) => Err(cannot("open", &name, &trouble)),
+        }
     }
 }
 
@@ -373,7 +407,8 @@ impl Verb for Cost {
         if let Some(name) = &self.name {
             let name = named(name)?;
             let found = disk::overview(&name).map_err(|why| cannot("look at", &name, &why))?;
-            kept = kept.max(found.kept);
+            let log = found.log.map_err(|why| cannot("open", &name, &why))?;
+            kept = kept.max(log.kept);
         }
         let workload = Workload { kept, written, read, read_size, txg, busy, syncs };
         ui::out(session, &views::far::cost(&workload, &prices));

@@ -15,12 +15,15 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
 use ::mount::system;
+use engine::config::VdevConfig;
+use engine::devices::why_missing;
 use engine::pools::{PoolFacts, Status, VdevView, read_only_devices};
 use engine::{Candidate, Pool, Rt};
 use hostfs::compatibility;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use term::escape::line;
 use views::status::{self, StatusContext, View, WorkColumns};
 
 /// Arguments of `zinc zpool status`.
@@ -124,6 +127,14 @@ impl Verb for Args {
     }
 }
 
+/// What stores and servers say whose devices are missing.
+fn unavailable(candidate: &Candidate) -> String {
+    let lacks = |v: &&VdevConfig| v.kind.is_leaf() && !candidate.leaves.contains_key(&v.guid);
+    let missing = candidate.tree.walk().filter(lacks).filter_map(|v| v.path.as_deref());
+    let why = missing.filter_map(|path| why_missing(Path::new(path)));
+    why.map(|e| format!("\nunavailable: {}\n", line(&e.to_string()))).collect()
+}
+
 impl Args {
     fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let scripts = self.columns.find(session)?;
@@ -163,7 +174,10 @@ impl Args {
             self.naming.names().apply(&mut status.vdevs);
             let report = match self.output.json {
                 true => self.view(session, &status).closed_value(&status),
-                false => Value::String(self.view(session, &status).closed_text(&status)),
+                false => {
+                    let text = self.view(session, &status).closed_text(&status);
+                    Value::String(text + &unavailable(candidate))
+                }
             };
             Some((status.pool, Some(report)))
         };
