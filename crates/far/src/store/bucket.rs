@@ -245,12 +245,14 @@ const NO_BUCKET: &str = "there is no such bucket";
 /// What a store means that refuses a request, by the codes that are known.
 fn denial(status: u16, code: &str) -> &'static str {
     match code {
-        "InvalidAccessKeyId" => "the store does not know the key (InvalidAccessKeyId)",
-        "SignatureDoesNotMatch" => "the secret is not that of the key (SignatureDoesNotMatch)",
-        "AuthenticationFailed" => "the secret is not that of the account (AuthenticationFailed)",
+        "InvalidAccessKeyId" => "the store does not know the key (403 InvalidAccessKeyId)",
+        "SignatureDoesNotMatch" => "the secret is not that of the key (403 SignatureDoesNotMatch)",
+        "AuthenticationFailed" => {
+            "the secret is not that of the account (403 AuthenticationFailed)"
+        }
         "ExpiredToken" | "TokenRefreshRequired" => "the credentials have expired (ExpiredToken)",
-        "RequestTimeTooSkewed" => "the clocks differ too much (RequestTimeTooSkewed)",
-        "AccessDenied" => "the credentials do not permit this (AccessDenied)",
+        "RequestTimeTooSkewed" => "the clocks differ too much (403 RequestTimeTooSkewed)",
+        "AccessDenied" => "the credentials do not permit this (403 AccessDenied)",
         _ if status == 401 => "the store does not accept the credentials (401)",
         _ => "the credentials do not permit this (403)",
     }

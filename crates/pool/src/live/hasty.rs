@@ -44,7 +44,7 @@ impl HastyStore {
         }
         let rt = self.store.rt();
         let answer = Arc::new((Mutex::new(None), rt.condvar()));
-        let (own, store, wanted) = (Arc::clone(&answer), Arc::clone(&self.store), bp.clone());
+        let (own, store, wanted) = (Arc::clone(&answer), Arc::clone(&self.store), *bp);
         let body = Arc::new(Mutex::new(Some(read)));
         let of_thread = Arc::clone(&body);
         let reader = rt.spawn("look", move || {
