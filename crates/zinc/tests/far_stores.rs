@@ -394,7 +394,7 @@ fn a_disk_that_another_machine_has_open_is_imported_by_force_alone() {
     assert!(why.contains("on elsewhere (process 7) has") && why.contains("-f"), "{why}");
     let listed = place.ok_here(&format!("zpool import -d {one}"));
     assert!(listed.contains("accessed by another system"), "{listed}");
-    // To read it nobody needs to be asked.
+    // To read it no force is needed.
     place.ok_here(&format!("check -d {one} tank"));
     place.ok_here(&format!("zpool import -f -d {one} tank"));
     drop(other);
