@@ -1,8 +1,9 @@
 //! Whether the state of a txg is intact: a walk over metadata only, for choosing where to rewind.
 //!
 //! The blocks below an uberblock are overwritten bit by bit once newer txgs reuse their space, so
-//! the older an uberblock, the more of it may be gone. Checked are the MOS with all its objects and
-//! the dnodes of every dataset: enough to know what can still be reached, and quick.
+//! the older an uberblock, the more of it may be gone. Checked are the MOS with all its objects, and
+//! of every dataset the dnodes and what it is entered by: enough to know what can still be reached,
+//! and quick.
 
 use dmu::Objset;
 use ondisk::DmuType;
@@ -66,6 +67,9 @@ pub fn verdict(pool: &Pool) -> Verdict {
     for number in datasets {
         match open(pool, number) {
             Ok(Some(set)) => {
+                if let Err(e) = zpl::must_open(&set) {
+                    losses.add(|| format!("dataset {number}: {e}"));
+                }
                 for object in set.objects().filter_map(Result::err) {
                     losses.add(|| object.to_string());
                 }
@@ -84,7 +88,8 @@ pub fn verdict(pool: &Pool) -> Verdict {
 fn open(pool: &Pool, number: u64) -> dsl::Result<Option<Objset>> {
     let root = pool.dsl().root()?;
     let d = pool.dsl().dataset(number, format!("dataset {number}"), &root)?;
-    if d.phys.bp.is_hole() {
+    // One that is being received has not all of it yet.
+    if d.phys.bp.is_hole() || d.phys.is_inconsistent() {
         return Ok(None);
     }
     let store = std::sync::Arc::clone(pool.mos().store());

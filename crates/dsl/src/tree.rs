@@ -93,6 +93,26 @@ impl Dsl {
         Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits })
     }
 
+    /// The datasets of a pool whose object directory is lost: the root directory is the one that is
+    /// below no other. Without that, all are found as those that damage has cut off.
+    #[must_use]
+    pub fn search(mos: Objset, pool: &str) -> Self {
+        let is_root = |object: &Object| {
+            let dnode = object.dnode();
+            dnode.bonus_kind == DmuType::DSL_DIR
+                && DslDir::decode(&dnode.bonus, dnode.endian).is_ok_and(|dir| dir.parent == 0)
+        };
+        let root = mos.objects().flatten().find(is_root).map_or(0, |object| object.number());
+        let ignores_limits = Arc::default();
+        Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits }
+    }
+
+    /// The same datasets of a pool of another name.
+    #[must_use]
+    pub fn named(&self, pool: &str) -> Self {
+        Self { pool: pool.to_owned(), ..self.apart() }
+    }
+
     /// The same datasets for another user. Keys that are loaded here stay here, those of the
     /// original are found. Limits count. Reads nothing.
     #[must_use]

@@ -39,7 +39,9 @@ pub fn orphans(
         }
         // Tables and the like have no attributes of files.
         let Ok(node) = Node::from_object(fs, object) else { continue };
-        let is_hidden = node.flags & flags::XATTR != 0;
+        // The directory of shares, where the master node that names it is lost.
+        let is_empty = node.kind() == FileKind::Dir && node.parent == number && node.size <= 2;
+        let is_hidden = node.flags & flags::XATTR != 0 || is_empty;
         if !is_hidden && node.links > 0 && node.kind() != FileKind::Unknown {
             numbers.insert(number);
             found.push(node);

@@ -2,10 +2,11 @@
 //!
 //! A rescue continues past every error: an unreadable block becomes zeros in the copy, an
 //! unreadable directory loses its names but not its files, which are found by their objects and put
-//! into `lost+found`. Every loss is reported to an observer, by file, range and cause.
+//! into `lost+found`. Every loss is reported to an observer, by file, range and cause. Where tables
+//! are lost that all files are found by, what they said is found otherwise, and that is reported.
 //!
 //! Each dataset becomes a directory, named like it with `%` for `/`; a volume becomes an image with
-//! `.img` behind its name.
+//! `.img` behind its name, and a `%` behind that if a file system has that very name.
 
 use crate::extract::{
     self, Existing, Extract, ExtractObserver, Preserve, Sink, escaped, kind_phrase,
@@ -129,10 +130,14 @@ impl<S: Sink> Rescue<'_, S> {
         let objset = (self.open)(dataset).map_err(|e| e.to_string())?;
         let folder = self.own_name(dataset.name.replace('/', "%").as_bytes());
         if self.pool.datasets().kind(dataset) == DatasetKind::Volume {
-            let volume = Volume::open(&objset).map_err(|e| e.to_string())?;
-            return self.image(&volume, &[&folder[..], b".img"].concat(), observer);
+            let (volume, fallback) = Volume::salvage(&objset).map_err(|e| e.to_string())?;
+            let name = self.image_name(dataset, &folder, observer);
+            if let Some(fallback) = fallback {
+                observer.fallback(&name, dataset.object, &fallback.to_string());
+            }
+            return self.image(&volume, &name, observer);
         }
-        let fs = Filesystem::open(objset).map_err(|e| e.to_string())?;
+        let fs = salvage(dataset, objset, observer).map_err(|e| e.to_string())?;
         let into = Arc::new(self.dest.subdir(&folder).map_err(text)?);
         let extract = self.extract(dataset, &fs, observer);
         let ended = match fs.root() {
@@ -165,6 +170,24 @@ impl<S: Sink> Rescue<'_, S> {
         Ok(())
     }
 
+    /// The name of a volume's image, which the folder of no file system has.
+    fn image_name(
+        &self,
+        dataset: &Dataset,
+        folder: &[u8],
+        observer: &dyn ExtractObserver,
+    ) -> Vec<u8> {
+        let mut name = [folder, b".img"].concat();
+        let datasets = self.pool.datasets();
+        let other = datasets.by_name(&format!("{}.img", dataset.name));
+        if other.is_ok_and(|other| datasets.kind(&other) != DatasetKind::Volume) {
+            let wanted = name.clone();
+            name.push(b'%');
+            observer.renamed(&wanted, dataset.object, &name);
+        }
+        name
+    }
+
     /// A name in the destination, where one is taken.
     fn own_name(&self, name: &[u8]) -> Vec<u8> {
         match name == self.reserved {
@@ -184,6 +207,15 @@ impl<S: Sink> Rescue<'_, S> {
         extract.renames = true;
         extract.posix_acls = has_posix_acls(self.pool, dataset);
         extract
+    }
+
+    /// The file system of a dataset, as far as it can be read.
+    ///
+    /// # Errors
+    /// Nothing of it can be read, or it is none.
+    pub fn filesystem(&self, dataset: &Dataset) -> crate::Result<Filesystem> {
+        let observer = (self.observer)(&dataset.name);
+        Ok(salvage(dataset, (self.open)(dataset)?, &*observer)?)
     }
 
     /// A file or directory of a dataset, with its path there; it gets this name.
@@ -237,6 +269,19 @@ impl<S: Sink> Rescue<'_, S> {
         }
         Ok(())
     }
+}
+
+/// Opens a file system, and reports what was taken for what is lost.
+fn salvage(
+    dataset: &Dataset,
+    objset: Objset,
+    observer: &dyn ExtractObserver,
+) -> zpl::Result<Filesystem> {
+    let (fs, fallbacks) = Filesystem::salvage(objset)?;
+    for fallback in fallbacks {
+        observer.fallback(b"", dataset.object, &fallback.to_string());
+    }
+    Ok(fs)
 }
 
 /// A name that the root of a file system does not have.

@@ -7,8 +7,9 @@
 //! | `lost` | `dataset`, `path`, `object`, `offset`, `length`, `cause`: a range that is zeros now |
 //! | `failed` | `dataset`, `path`, `object`, `cause`: nothing, or not all, of it was copied |
 //! | `renamed` | `dataset`, `path`, `object`, `name`: what it is called in the copy |
+//! | `fallback` | `dataset`, `path`, `object`, `cause`: what is lost, and what was taken instead |
 //! | `not_kept` | `dataset`, `path`, `attribute`, `cause` |
-//! | `end` | `files`, `lost_bytes`, `losses` |
+//! | `end` | `files`, `lost_bytes`, `losses`, `fallbacks` |
 //!
 //! `path_hex` replaces `path` where that is no UTF-8. A later run appends: the lines after the last
 //! `start` count, with the whole files (`done`, 0 bytes lost) of all runs before.
@@ -53,6 +54,8 @@ pub struct Log {
     lost_datasets: AtomicU64,
     /// Things that have other names in the copy.
     pub renamed: AtomicU64,
+    /// Times that something else was taken for what is lost.
+    pub fallbacks: AtomicU64,
 }
 
 fn key(dataset: &str, path: &[u8], size: u64) -> Key {
@@ -109,10 +112,21 @@ impl Log {
         }
         let counts = || AtomicU64::new(0);
         let [files, losses, lost_bytes, renamed] = [counts(), counts(), counts(), counts()];
-        let lost_datasets = counts();
+        let (lost_datasets, fallbacks) = (counts(), counts());
         let (file, broken) = (Mutex::new(file), Mutex::new(None));
         let first = Mutex::default();
-        Ok(Self { file, whole, broken, first, files, losses, lost_bytes, lost_datasets, renamed })
+        Ok(Self {
+            file,
+            whole,
+            broken,
+            first,
+            files,
+            losses,
+            lost_bytes,
+            lost_datasets,
+            renamed,
+            fallbacks,
+        })
     }
 
     /// The first failure, and why. A copy that has no room left is reported once, as a whole.
@@ -242,6 +256,12 @@ impl ExtractObserver for DatasetLog<'_> {
             Err(_) => more.insert("name_hex".to_owned(), json!(hex::encode(name))),
         };
         self.write("renamed", path, Value::Object(more));
+    }
+
+    fn fallback(&self, path: &[u8], object: u64, what: &str) {
+        self.log.fallbacks.fetch_add(1, Ordering::Relaxed);
+        let cause = without_number(what.to_owned());
+        self.write("fallback", path, json!({ "object": object, "cause": cause }));
     }
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {

@@ -14,6 +14,8 @@
 //! The byte order of header and attributes is that of the magic, not that of the block around it: a
 //! dnode block is rewritten in the order of the machine, but attributes that were not changed stay.
 
+pub mod places;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -276,6 +278,43 @@ impl SaTables {
         self.by_number.get(&number).map(|info| info.length)
     }
 
+    /// Tables of which parts are lost: of the entries, those that fit together, and what OpenZFS
+    /// registers under the numbers that it gives them in a new file system. Of the layouts, those
+    /// whose attributes are all known.
+    #[must_use]
+    pub fn completed<'a, L>(
+        registry: impl IntoIterator<Item = (&'a [u8], u64)>,
+        layouts: impl IntoIterator<Item = (&'a [u8], L)>,
+    ) -> Self
+    where
+        L: IntoIterator<Item = u64>,
+    {
+        let mut tables = Self::default();
+        for (name, value) in registry {
+            if let Ok(info) = AttrInfo::decode(value)
+                && !tables.by_number.contains_key(&info.number)
+            {
+                tables.by_number.insert(info.number, info);
+                tables.by_name.insert(name.to_vec(), info);
+            }
+        }
+        for (number, (name, length, class)) in (0..).zip(ZPL_ATTRS) {
+            // One that is known, or whose number another has, stays as it is.
+            let _ = tables.add_attr(name, AttrInfo { number, length, class });
+        }
+        tables.layouts.insert(LAYOUT_EMPTY, Vec::new());
+        for (name, numbers) in layouts {
+            let number = core::str::from_utf8(name).ok().and_then(|n| n.parse::<u16>().ok());
+            let known = |n: u64| u16::try_from(n).ok().filter(|n| tables.by_number.contains_key(n));
+            let attrs = numbers.into_iter().take(LAYOUT_ATTRS_MAX).map(known);
+            let attrs: Option<Vec<u16>> = attrs.collect();
+            if let Some((number, attrs)) = number.filter(|n| *n <= LAYOUT_MAX).zip(attrs) {
+                tables.layouts.insert(number, attrs);
+            }
+        }
+        tables
+    }
+
     /// Adds an attribute; one of that name or number is an error.
     pub fn add_attr(&mut self, name: &str, info: AttrInfo) -> Result<()> {
         let name = name.as_bytes();
@@ -424,6 +463,12 @@ pub struct SaSet<'t> {
 }
 
 impl SaSet<'_> {
+    /// Values of these tables.
+    #[must_use]
+    pub fn new(tables: &SaTables, values: Vec<SaValue>) -> SaSet<'_> {
+        SaSet { tables, values }
+    }
+
     /// The attribute of that name, if the file has it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&SaValue> {

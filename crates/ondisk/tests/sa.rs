@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ondisk::acl::{self, Ace, AceWho, AclPhys, PosixEntry, PosixWho};
-use ondisk::sa::{AttrInfo, SaHeader, SaTables, SaValue, ZPL_ATTRS, zpl};
+use ondisk::sa::{AttrInfo, SaHeader, SaTables, SaValue, ZPL_ATTRS, places, zpl};
 use ondisk::zap::{Leaf, MicroZap};
 use ondisk::znode::{Dirent, Znode, device_numbers, device_word, flags, mode};
 use ondisk::{Dnode, Endian, NvList, NvValue};
@@ -287,6 +287,16 @@ proptest! {
             let _ = AclPhys::decode(&data, endian);
         }
         let _ = ondisk::fuid::FuidTable::decode(&data);
+        for has_spill in [false, true] {
+            if let Some(found) = places::in_bonus(&data, has_spill) {
+                prop_assert!(found.places.iter().all(|(_, place)| place.end <= data.len()));
+            }
+        }
+        let aces = Some(3);
+        let facts = places::Facts { mode: mode::SYMLINK, size: 3, flags: u64::MAX, aces };
+        if let Some(found) = places::in_spill(&data, facts) {
+            prop_assert!(found.places.iter().all(|(_, place)| place.end <= data.len()));
+        }
     }
 
     #[test]
@@ -295,4 +305,79 @@ proptest! {
             prop_assert_eq!(info.encode(), value & 0xff_ffff_ffff);
         }
     }
+}
+
+/// Names and bytes, in the order of the block.
+fn named(tables: &SaTables, data: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let name = |number| {
+        let (name, _) = tables.attrs().find(|(_, info)| info.number == number).unwrap();
+        String::from_utf8(name.to_vec()).unwrap()
+    };
+    tables.split(data).unwrap().into_iter().map(|v| (name(v.number), v.bytes)).collect()
+}
+
+fn by_places(found: &places::Found, data: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let bytes = |(name, place): &(&str, std::ops::Range<usize>)| {
+        ((*name).to_owned(), data[place.clone()].to_vec())
+    };
+    found.places.iter().map(bytes).collect()
+}
+
+#[test]
+fn attributes_are_found_without_their_tables() {
+    let tables = tables();
+    for (dnode, has_spill) in [(SYMLINK, false), (WITH_SPILL, true), (PROJECT, false)] {
+        let bonus = bonus(dnode);
+        let found = places::in_bonus(&bonus, has_spill).unwrap();
+        assert!(found.is_whole);
+        assert_eq!(by_places(&found, &bonus), named(&tables, &bonus));
+    }
+    let bonus = bonus(WITH_SPILL);
+    let file = tables.read(&bonus, None).unwrap();
+    let facts = places::Facts {
+        mode: file.u64(zpl::MODE).unwrap(),
+        size: file.u64(zpl::SIZE).unwrap(),
+        flags: file.u64(zpl::FLAGS).unwrap(),
+        aces: file.u64(zpl::DACL_COUNT),
+    };
+    let found = places::in_spill(SPILL, facts).unwrap();
+    assert!(found.is_whole);
+    assert_eq!(by_places(&found, SPILL), named(&tables, SPILL));
+}
+
+#[test]
+fn what_cannot_be_a_file_is_not_taken_for_one() {
+    let good = bonus(SYMLINK);
+    let header = SaHeader::decode(&good).unwrap();
+    // The type bits of the mode, and the nanoseconds of a time.
+    for (at, byte) in [(header.size + 1, 0), (header.size + 7, 1), (header.size + 67, 0xff)] {
+        let mut bad = good.clone();
+        bad[at] = byte;
+        assert_eq!(places::in_bonus(&bad, false), None, "byte {at}");
+    }
+    assert_eq!(places::in_bonus(&good[..100], false), None);
+    // What all files have is found even if the rest is not what it should be.
+    let mut odd = good.clone();
+    odd[header.size + 128..].fill(0xff);
+    let found = places::in_bonus(&odd, false).unwrap();
+    assert!(!found.is_whole && found.places.len() == 12);
+}
+
+#[test]
+fn tables_are_completed() {
+    let known = tables();
+    let none = core::iter::empty::<(&[u8], Vec<u64>)>;
+    let whole = SaTables::completed(core::iter::empty(), none());
+    for (name, info) in known.attrs() {
+        assert_eq!(whole.attr(core::str::from_utf8(name).unwrap()), Some(info));
+    }
+    // What was read counts, and a layout with what is not known is left out.
+    let read = AttrInfo { number: 3, ..known.attr(zpl::MODE).unwrap() };
+    let registry = [(zpl::MODE.as_bytes(), read.encode())];
+    let layouts = [(&b"2"[..], vec![3, 6]), (&b"3"[..], vec![3, 99]), (&b"x"[..], vec![3])];
+    let part = SaTables::completed(registry, layouts);
+    assert_eq!(part.attr(zpl::MODE), Some(read));
+    assert_eq!(part.attr(zpl::CRTIME), None, "its number is another's");
+    assert_eq!(part.layout(2), Some(&[3, 6][..]));
+    assert_eq!(part.layout(3), None);
 }

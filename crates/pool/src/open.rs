@@ -58,6 +58,9 @@ pub struct OpenOptions {
     pub for_writers: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
+    /// Open it also without its object directory, as far as its datasets are found without: only to
+    /// copy out of it.
+    pub without_directory: bool,
     /// The name of the pool as long as it is open, if its labels have another.
     pub name: Option<String>,
     /// Folder that is shown before its mount points (the property `altroot`).
@@ -79,6 +82,7 @@ impl Default for OpenOptions {
             use_offline: false,
             for_writers: false,
             ignore_checksums: false,
+            without_directory: false,
             name: None,
             altroot: None,
             errors: BTreeMap::new(),
@@ -259,16 +263,21 @@ impl Pool {
         // When the newest uberblock's MOS is lost, an older one may still be intact; the user
         // learns of it from the uberblock's txg. A requested txg is tried alone.
         let attempts = if options.txg.is_some() { 1 } else { AUTOMATIC_ATTEMPTS };
-        for c in chosen.into_iter().take(attempts) {
-            match Opening::new(candidate, c.uberblock, options).run() {
+        // The newest without its directory comes after all that have theirs. A checkpoint is found
+        // by the directory alone.
+        let may_lack_it = options.without_directory && !options.checkpoint;
+        let newest = chosen.first().filter(|_| may_lack_it).cloned();
+        let attempts = chosen.into_iter().take(attempts).map(|c| (c, true));
+        for (c, with_directory) in attempts.chain(newest.map(|c| (c, false))) {
+            match Opening::new(candidate, c.uberblock, options, with_directory).run() {
                 Ok(mut pool) => {
-                    if let Some(e) = failure {
+                    if let Some(e) = failure.filter(|_| with_directory) {
                         let what = "the newest uberblock; an older one was opened";
                         pool.salvage.insert(0, Salvage { what, cause: Error::to_string(&e) });
                     }
                     pool.altroot.clone_from(&options.altroot);
                     return match &options.name {
-                        Some(name) if name != pool.name() => pool.with_name(name),
+                        Some(name) if name != pool.name() => Ok(pool.with_name(name)),
                         _ => Ok(pool),
                     };
                 }
@@ -281,10 +290,10 @@ impl Pool {
     }
 
     /// The same pool under another name.
-    fn with_name(self, name: &str) -> Result<Self> {
-        let dsl = Dsl::open(self.mos.clone(), name)?;
+    fn with_name(self, name: &str) -> Self {
+        let dsl = self.dsl.named(name);
         let config = PoolConfig { name: name.to_owned(), ..self.config };
-        Ok(Self { dsl, config, ..self })
+        Self { dsl, config, ..self }
     }
 
     /// The same pool seen through a live MOS, under this name.

@@ -2,12 +2,12 @@
 //!
 //! An old uberblock is a promise the pool no longer keeps: the blocks below it may have been used
 //! again. Opening it shows only that its root is there. This reads all metadata that the datasets
-//! need to be entered: every block of the MOS, the header of every object set, and all of its
-//! dnodes. The files' own blocks are not read, so the time goes with the number of objects and
-//! not with the amount of data.
+//! need to be entered: every block of the MOS, the header of every object set, all of its dnodes,
+//! and the few objects by which its files are found. The files' own blocks are not read, so the
+//! time goes with the number of objects and not with the amount of data.
 //!
 //! Blocks are only held to their checksums, not decrypted: a locked dataset is judged like any
-//! other.
+//! other, but for those few objects.
 
 use crate::assemble::Candidate;
 use crate::error::Result;
@@ -44,6 +44,12 @@ pub fn verdict(pool: &Pool) -> Verdict {
             Ok(objset) => {
                 for object in objset.meta_object().iter() {
                     judge.object(object, &dataset.name);
+                }
+                // One that is being received has not all of it yet.
+                if !dataset.is_partly_received()
+                    && let Err(e) = zpl::must_open(&objset)
+                {
+                    judge.lost(format!("{}: {e}", dataset.name));
                 }
             }
             Err(e) => judge.lost(format!("{}: {e}", dataset.name)),

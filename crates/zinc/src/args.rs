@@ -60,6 +60,9 @@ pub struct PoolArgs {
     /// Files are read: those of a pool that is held are shown as programs see them now.
     #[arg(skip)]
     pub of_files: bool,
+    /// A pool whose object directory is lost is opened, too: to copy out of it.
+    #[arg(skip)]
+    pub without_directory: bool,
     /// A server sends what it sees also of a single pool, and this process shows it.
     #[arg(skip)]
     pub in_parts: bool,
@@ -122,6 +125,7 @@ impl PoolArgs {
         o.checkpoint = self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
         o.cache_bytes = cache_bytes(self.open.cache_mib);
+        o.without_directory = self.without_directory;
         o
     }
 

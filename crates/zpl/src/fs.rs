@@ -23,6 +23,17 @@ pub enum CaseSensitivity {
     Mixed,
 }
 
+impl CaseSensitivity {
+    /// From the entry of the master node, if there is one.
+    pub(crate) fn from_word(word: Option<u64>) -> Self {
+        match word {
+            Some(1) => Self::Insensitive,
+            Some(2) => Self::Mixed,
+            _ => Self::Sensitive,
+        }
+    }
+}
+
 /// A file system; one over a live object set can be changed (see [`crate::write`]). Cheap to
 /// clone; all clones share their locks, so a file system is opened once to be changed.
 #[derive(Clone)]
@@ -46,6 +57,29 @@ pub(crate) struct Inner {
     normalization: u64,
     utf8_only: bool,
     fuids: FuidTable,
+    reading: Reading,
+}
+
+/// How the attributes of files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// All of them, or not at all.
+    Whole,
+    /// Without what is lost of them.
+    Salvage,
+    /// The same, and the tables of the file system are not whole.
+    Guess,
+}
+
+/// What a file system is opened with: the master node, and what it leads to.
+pub(crate) struct Tables {
+    pub(crate) version: u64,
+    pub(crate) sa: Option<Arc<SaTables>>,
+    pub(crate) root: u64,
+    pub(crate) case: CaseSensitivity,
+    pub(crate) normalization: u64,
+    pub(crate) utf8_only: bool,
+    pub(crate) fuids: FuidTable,
 }
 
 impl Filesystem {
@@ -68,11 +102,7 @@ impl Filesystem {
         if version == 0 || version > ZPL_VERSION_MAX {
             return Err(Error::Version(version));
         }
-        let case = match master.get_u64(master::CASESENSITIVITY)? {
-            Some(1) => CaseSensitivity::Insensitive,
-            Some(2) => CaseSensitivity::Mixed,
-            _ => CaseSensitivity::Sensitive,
-        };
+        let case = CaseSensitivity::from_word(master.get_u64(master::CASESENSITIVITY)?);
         let sa = match master.get_u64("SA_ATTRS")? {
             Some(object) if version >= ZPL_VERSION_SA => {
                 Some(Arc::new(sa_tables(&objset, object)?))
@@ -80,6 +110,26 @@ impl Filesystem {
             _ => None,
         };
         let root = master.need_u64(master::ROOT)?;
+        let tables = Tables {
+            version,
+            sa,
+            root,
+            case,
+            normalization: master.get_u64(master::NORMALIZATION)?.unwrap_or(0),
+            utf8_only: master.get_u64(master::UTF8ONLY)?.unwrap_or(0) != 0,
+            fuids: fuid_table(&objset, master.get_u64(fuid::MASTER_NODE_ENTRY)?)?,
+        };
+        Ok(Self::with_tables(objset, tables, replays, Reading::Whole))
+    }
+
+    /// The file system with these tables.
+    pub(crate) fn with_tables(
+        objset: Objset,
+        tables: Tables,
+        replays: bool,
+        reading: Reading,
+    ) -> Self {
+        let Tables { version, sa, root, case, normalization, utf8_only, fuids } = tables;
         // A set that was never synced has no accounting yet; then the root directory tells.
         let projects = sa.as_ref().is_some_and(|tables| {
             objset.phys().project_used.is_some()
@@ -93,12 +143,13 @@ impl Filesystem {
             state: State::new(&objset.store().rt()),
             root,
             case,
-            normalization: master.get_u64(master::NORMALIZATION)?.unwrap_or(0),
-            utf8_only: master.get_u64(master::UTF8ONLY)?.unwrap_or(0) != 0,
-            fuids: fuid_table(&objset, &master)?,
+            normalization,
+            utf8_only,
+            fuids,
+            reading,
             objset,
         };
-        Ok(Self::of(Arc::new(inner)))
+        Self::of(Arc::new(inner))
     }
 
     /// The tables of attributes; `None` before version 5.
@@ -109,6 +160,25 @@ impl Filesystem {
     /// The tables as they will be at any time.
     pub(crate) fn shared_tables(&self) -> Arc<RwLock<Option<Arc<SaTables>>>> {
         Arc::clone(&self.inner.sa)
+    }
+
+    /// For a file system that was just opened: how its files are read.
+    pub(crate) fn read_as(&mut self, reading: Reading) {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.reading = reading;
+        }
+    }
+
+    /// How the attributes of files are read.
+    pub(crate) fn reading(&self) -> Reading {
+        self.inner.reading
+    }
+
+    /// For a file system that was just opened: this is its root directory.
+    pub(crate) fn set_root(&mut self, root: u64) {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.root = root;
+        }
     }
 
     /// For a file system that is being made and not shared yet.
@@ -257,10 +327,11 @@ pub(crate) fn sa_tables(objset: &Objset, object: u64) -> Result<SaTables> {
     SaTables::new(registry, layouts).map_err(|error| Error::Format { object, error })
 }
 
-fn fuid_table(objset: &Objset, master: &Zap) -> Result<FuidTable> {
+/// Reads the table of domains in this object, if there is one.
+pub(crate) fn fuid_table(objset: &Objset, number: Option<u64>) -> Result<FuidTable> {
     /// Domain tables have a few entries of some hundred bytes.
     const FUIDS_MAX: u64 = 16 << 20;
-    let Some(number) = master.get_u64(fuid::MASTER_NODE_ENTRY)?.filter(|n| *n != 0) else {
+    let Some(number) = number.filter(|n| *n != 0) else {
         return Ok(FuidTable::default());
     };
     let format = |error| Error::Format { object: number, error };

@@ -16,6 +16,7 @@
 mod acl;
 mod dir;
 mod error;
+mod fallback;
 mod fs;
 mod holes;
 pub mod names;
@@ -24,6 +25,7 @@ mod op;
 pub mod records;
 mod refusal;
 pub mod replay;
+mod salvage;
 mod space;
 mod state;
 mod stored_acl;
@@ -34,6 +36,7 @@ mod xattr;
 pub use acl::{AceText, Acl};
 pub use dir::{DirCursor, DirEntry, DirPage, Entries};
 pub use error::{Error, Result};
+pub use fallback::Fallback;
 pub use fs::{CaseSensitivity, Filesystem};
 pub use node::{FileKind, Node, Stored};
 pub use ondisk::znode::Time;
@@ -42,6 +45,7 @@ pub use op::{
     VolumeOp,
 };
 pub use refusal::{Excess, FileRefusal, InvalidRequest, Protection, Unsupported};
+pub use salvage::must_open;
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
 pub use write::{

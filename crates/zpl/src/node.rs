@@ -1,7 +1,9 @@
 //! One file: its attributes and its data.
 
+mod salvaged;
+
 use crate::error::{Error, Result};
-use crate::fs::Filesystem;
+use crate::fs::{Filesystem, Reading};
 use crate::stored_acl::StoredAcl;
 use dmu::{Object, Segment};
 use ondisk::DmuType;
@@ -104,6 +106,8 @@ pub struct Node {
     /// NFSv4 ACL as stored; decoded by [`Node::acl`].
     pub(crate) acl: StoredAcl,
     old_form: bool,
+    /// What of it is lost, and what was taken instead.
+    lost: Option<String>,
 }
 
 impl Filesystem {
@@ -128,6 +132,14 @@ impl Node {
 
     /// The file whose object was already read.
     pub fn from_object(fs: &Filesystem, object: Object) -> Result<Self> {
+        match fs.reading() {
+            Reading::Whole => Self::whole(fs, object),
+            Reading::Salvage | Reading::Guess => Self::salvaged(fs, object),
+        }
+    }
+
+    /// The file whose attributes can all be read.
+    pub(crate) fn whole(fs: &Filesystem, object: Object) -> Result<Self> {
         match object.dnode().bonus_kind {
             DmuType::SA => Self::from_sa(fs, object),
             DmuType::ZNODE => Self::from_znode(fs, object),
@@ -163,6 +175,7 @@ impl Node {
             inline_symlink: z.inline_symlink().map(<[u8]>::to_vec),
             acl: StoredAcl::Phys(z.acl, dnode.endian),
             old_form: true,
+            lost: None,
             fs: fs.clone(),
             object,
         })
@@ -176,11 +189,18 @@ impl Node {
         let spill = object.read_spill()?;
         let spill = spill.as_ref().map(|b| b.bytes());
         let set = tables.read(&object.dnode().bonus, spill).map_err(format)?;
+        Self::from_set(fs, object, &set)
+    }
+
+    /// The file with these attributes.
+    pub(crate) fn from_set(fs: &Filesystem, object: Object, set: &SaSet<'_>) -> Result<Self> {
+        let number = object.number();
+        let missing = |name| Error::NoAttribute { object: number, name };
         let need = |name: &'static str| set.u64(name).ok_or_else(|| missing(name));
         let bytes = |name| set.get(name).map(|v| v.bytes.clone());
         let flags = set.u64(zpl::FLAGS).unwrap_or(0);
         let project = set.u64(zpl::PROJID).filter(|_| flags & flags::PROJID != 0);
-        let acl = StoredAcl::from_attributes(&set);
+        let acl = StoredAcl::from_attributes(set);
         Ok(Self {
             mode: need(zpl::MODE)?,
             uid: need(zpl::UID)?,
@@ -189,10 +209,10 @@ impl Node {
             links: need(zpl::LINKS)?,
             generation: need(zpl::GEN)?,
             parent: need(zpl::PARENT)?,
-            atime: time(&set, zpl::ATIME),
-            mtime: time(&set, zpl::MTIME),
-            ctime: time(&set, zpl::CTIME),
-            crtime: time(&set, zpl::CRTIME),
+            atime: time(set, zpl::ATIME),
+            mtime: time(set, zpl::MTIME),
+            ctime: time(set, zpl::CTIME),
+            crtime: time(set, zpl::CRTIME),
             rdev: set.u64(zpl::RDEV).unwrap_or(0),
             flags,
             project: project.unwrap_or(0),
@@ -201,9 +221,52 @@ impl Node {
             inline_symlink: bytes(zpl::SYMLINK),
             acl,
             old_form: false,
+            lost: None,
             fs: fs.clone(),
             object,
         })
+    }
+
+    /// A file of which nothing is known but its data: for its owner alone, as large as its blocks.
+    pub(crate) fn of_data(fs: &Filesystem, object: Object, kind: u64) -> Self {
+        let permissions = if kind == mode::DIR { 0o700 } else { 0o600 };
+        let never = Time::default();
+        Self {
+            mode: kind | permissions,
+            uid: 0,
+            gid: 0,
+            size: object.size_of_blocks(),
+            links: 1,
+            generation: 0,
+            parent: 0,
+            atime: never,
+            mtime: never,
+            ctime: never,
+            crtime: never,
+            rdev: 0,
+            flags: 0,
+            project: 0,
+            xattr_dir: 0,
+            sa_xattrs: None,
+            inline_symlink: None,
+            acl: StoredAcl::None,
+            old_form: false,
+            lost: None,
+            fs: fs.clone(),
+            object,
+        }
+    }
+
+    /// The same file, of which this is lost.
+    pub(crate) fn without(self, lost: Option<String>) -> Self {
+        Self { lost, ..self }
+    }
+
+    /// What of its attributes is lost, and what was taken instead: of a file system that was opened
+    /// by [`Filesystem::salvage`].
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
     /// The file system it is in.

@@ -1,6 +1,7 @@
 //! Volumes: one object of data, one of properties.
 
 use crate::error::{Error, Result};
+use crate::fallback::Fallback;
 use dmu::{Object, Objset, Segment, Zap};
 use ondisk::ObjsetKind;
 use std::sync::Arc;
@@ -30,6 +31,24 @@ impl Volume {
         let properties = Zap::open(&objset.object(VOLUME_PROPERTIES)?)?;
         let size = properties.need_u64(SIZE)?;
         Ok(Self { data: objset.object(VOLUME_DATA)?, size, log: None })
+    }
+
+    /// Opens one whose properties may be lost: it is as large as its blocks then.
+    ///
+    /// # Errors
+    /// It is no volume, or its data cannot be read.
+    pub fn salvage(objset: &Objset) -> Result<(Self, Option<Fallback>)> {
+        let lost = match Self::open(objset) {
+            Ok(volume) => return Ok((volume, None)),
+            Err(e @ Error::WrongKind { .. }) => return Err(e),
+            Err(e) => e,
+        };
+        let data = objset.object(VOLUME_DATA)?;
+        let size = data.size_of_blocks();
+        let instead = format!("the image is as large as its blocks, {size} bytes");
+        let fallback =
+            Fallback { lost: "the size of the volume", instead, cause: lost.to_string() };
+        Ok((Self { data, size, log: None }, Some(fallback)))
     }
 
     /// Size in bytes.

@@ -8,6 +8,9 @@ use zpl::{FileKind, Filesystem, Node};
 impl Extract<'_> {
     /// Puts the attributes of `node` on what was made for it, and reports those that are not kept.
     pub(super) fn set_attributes(&self, made: &impl SetAttribute, node: &Node, shown: &[u8]) {
+        if let Some(lost) = node.lost() {
+            self.observer.fallback(shown, node.number(), lost);
+        }
         let xattrs = self.xattrs(node, shown);
         let refused = |what: &str, why: &str| self.observer.not_kept(shown, what, why);
         let set = |what: &str, attribute: Attribute<'_>| match made.set(&attribute) {

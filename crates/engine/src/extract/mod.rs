@@ -70,6 +70,11 @@ pub trait ExtractObserver: Sync {
         let _ = (path, object, name);
     }
 
+    /// Something is lost, and this was taken instead.
+    fn fallback(&self, path: &[u8], object: u64, what: &str) {
+        let _ = (path, object, what);
+    }
+
     /// An attribute could not be kept.
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {
         let _ = (path, what, why);

@@ -32,6 +32,8 @@ pub(super) struct Opening<'a> {
     options: &'a OpenOptions,
     faults: Arc<FaultLog>,
     salvage: Vec<Salvage>,
+    /// The object directory must be there.
+    with_directory: bool,
 }
 
 impl<'a> Opening<'a> {
@@ -39,9 +41,10 @@ impl<'a> Opening<'a> {
         candidate: &'a Candidate,
         uberblock: Uberblock,
         options: &'a OpenOptions,
+        with_directory: bool,
     ) -> Self {
-        let faults = Arc::new(FaultLog::default());
-        Self { candidate, uberblock, options, faults, salvage: Vec::new() }
+        let (faults, salvage) = (Arc::new(FaultLog::default()), Vec::new());
+        Self { candidate, uberblock, options, faults, salvage, with_directory }
     }
 
     fn pool(&self) -> String {
@@ -125,9 +128,22 @@ impl<'a> Opening<'a> {
         Objset::open(store, 0, &self.uberblock.rootbp, None).map_err(self.damaged("the MOS"))
     }
 
-    fn directory(&self, mos: &Objset) -> Result<Zap> {
+    /// The object directory; `None` if it is lost and need not be there.
+    fn directory(&self, mos: &Objset) -> Result<Option<Zap>> {
         let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
-        directory.map_err(self.damaged("the object directory"))
+        match directory {
+            Err(_) if !self.with_directory => Ok(None),
+            other => other.map(Some).map_err(self.damaged("the object directory")),
+        }
+    }
+
+    /// Notes what a pool does without whose object directory is lost.
+    fn note_directory(&mut self) {
+        let cause =
+            "datasets are found by the types of their objects; checksums with a salt (skein, \
+                     edonr, blake3) cannot be verified without it"
+                .to_owned();
+        self.salvage.push(Salvage { what: "the object directory", cause });
     }
 
     pub(super) fn run(mut self) -> Result<Pool> {
@@ -146,7 +162,7 @@ impl<'a> Opening<'a> {
             other => other?,
         };
         let (directory, mos) = self.at_checkpoint(&first, (directory, mos))?;
-        let mut config = self.configuration(&first, &mos, &directory);
+        let mut config = self.configuration(&first, &mos, directory.as_ref());
         // Tables may be on removed vdevs; the mappings of these are not.
         let tables = self.with_tables(&mos, &config.vdev_tree);
         self.fill_classes(&tables, &mut config.vdev_tree);
@@ -162,7 +178,7 @@ impl<'a> Opening<'a> {
         if !self.options.allow_missing && !reader.vdevs().is_sufficient() {
             return Err(self.missing(&config.vdev_tree));
         }
-        if let Some(salt) = self.salt(&directory) {
+        if let Some(salt) = directory.as_ref().and_then(|d| self.salt(d)) {
             reader.set_salt(&salt);
         }
         self.set_missed(&tables, &reader, &config.vdev_tree);
@@ -170,15 +186,34 @@ impl<'a> Opening<'a> {
         let store = self.store(reader);
         let mos = self.mos(&store)?;
         let directory = self.directory(&mos)?;
+        let Some(directory) = directory else {
+            self.note_directory();
+            let dsl = Dsl::search(mos.clone(), &config.name);
+            return Ok(self.pool_of(config, store, mos, dsl));
+        };
         let features = self.features(&mos, &directory)?;
-        let dsl = Dsl::open(mos.clone(), &config.name).map_err(|e| match e {
-            dsl::Error::Dmu(e) => self.damaged("the root dataset")(e),
-            other => Error::Config { pool: self.pool(), cause: other.into() },
-        })?;
+        let dsl = match Dsl::open(mos.clone(), &config.name) {
+            Ok(dsl) => dsl,
+            Err(dsl::Error::Dmu(_)) if !self.with_directory => {
+                self.note_directory();
+                Dsl::search(mos.clone(), &config.name)
+            }
+            Err(dsl::Error::Dmu(e)) => return Err(self.damaged("the root dataset")(e)),
+            Err(other) => {
+                return Err(Error::Config { pool: self.pool(), cause: other.into() });
+            }
+        };
         let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
-        Ok(Pool {
-            deflate: self.deflates(&directory),
+        let deflate = self.deflates(&directory);
+        let pool = self.pool_of(config, store, mos, dsl);
+        Ok(Pool { features, spares, l2cache, deflate, ..pool })
+    }
+
+    /// The pool, with nothing that the object directory leads to.
+    fn pool_of(self, config: PoolConfig, store: Arc<CachedStore>, mos: Objset, dsl: Dsl) -> Pool {
+        Pool {
+            deflate: true,
             candidate: self.candidate.clone(),
             config,
             uberblock: self.uberblock,
@@ -186,11 +221,11 @@ impl<'a> Opening<'a> {
             store,
             mos,
             dsl,
-            features,
+            features: Features::default(),
             faults: self.faults,
             salvage: self.salvage,
-            spares,
-            l2cache,
+            spares: Vec::new(),
+            l2cache: Vec::new(),
             altroot: None,
             gate: None,
             haste: None,
@@ -199,7 +234,7 @@ impl<'a> Opening<'a> {
             scan: None,
             refused: BTreeMap::new(),
             aux_sizes: AuxSizes::default(),
-        })
+        }
     }
 
     /// Whether datasets count space without parity. Nearly every pool has the flag, so a directory
@@ -262,14 +297,14 @@ impl<'a> Opening<'a> {
         &mut self,
         store: &Arc<CachedStore>,
         mos: &Objset,
-        directory: &Zap,
+        directory: Option<&Zap>,
     ) -> PoolConfig {
         let by_labels = || PoolConfig {
             vdev_tree: self.candidate.tree.clone(),
             ..self.candidate.config.clone()
         };
         let (by_labels, name) = (by_labels(), self.pool());
-        if let Some(config) = self.mos_config(mos, directory) {
+        if let Some(config) = directory.and_then(|d| self.mos_config(mos, d)) {
             return config;
         }
         let all = uberblocks::by_txg(&self.candidate.uberblocks);
@@ -355,12 +390,12 @@ impl<'a> Opening<'a> {
     fn at_checkpoint(
         &mut self,
         store: &Arc<CachedStore>,
-        (directory, mos): (Zap, Objset),
-    ) -> Result<(Zap, Objset)> {
-        if !self.options.checkpoint {
+        (directory, mos): (Option<Zap>, Objset),
+    ) -> Result<(Option<Zap>, Objset)> {
+        let Some(directory) = directory.as_ref().filter(|_| self.options.checkpoint) else {
             return Ok((directory, mos));
-        }
-        self.rewind_to_checkpoint(&directory)?;
+        };
+        self.rewind_to_checkpoint(directory)?;
         let mos = self.mos(store)?;
         Ok((self.directory(&mos)?, mos))
     }

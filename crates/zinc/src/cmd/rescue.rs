@@ -30,6 +30,9 @@ Each dataset becomes a folder of DEST, named like it with % for /; a volume beco
 every loss; started again with the same DEST, files that are whole are not read again. A name that
 no file can have here becomes another (a/b is a%2Fb), and the log says which.
 
+Where tables are lost that files are found by, what the rest of the pool says is taken instead; the
+log lists these fallbacks.
+
 Exit code 1: something is lost, the log says what.")]
 pub struct Args {
     #[command(flatten)]
@@ -54,7 +57,9 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let place = GivenPlace::from(self.source.as_os_str());
-        let pool = self.pool.clone().anywhere().open_devices(session, &place.pool())?;
+        let mut open = self.pool.clone().anywhere();
+        open.without_directory = true;
+        let pool = open.open_devices(session, &place.pool())?;
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };
@@ -78,6 +83,10 @@ impl Verb for Args {
         if let Some(older) = self.pool.open.older_state(&pool) {
             log.of(pool.name()).failed(b"", 0, &older);
         }
+        for salvage in pool.salvage() {
+            let what = format!("{} cannot be read: {}", salvage.what, salvage.cause);
+            log.of(pool.name()).fallback(b"", 0, &what);
+        }
         let sets = Sets::new(session, &pool, &self.pool.open);
         let rescue = Rescue {
             pool: &pool,
@@ -89,33 +98,11 @@ impl Verb for Args {
             open: &|dataset| sets.open(dataset),
             progress: &progress,
         };
-        while_showing(session, &progress, || self.rescue(&rescue, &sets, &place))?;
+        while_showing(session, &progress, || self.rescue(&rescue, &place))?;
         progress.check().map_err(|e| cancelled(&e))?;
         // "Nothing lost" refers to what is on the disk.
         dest.sync().map_err(cannot)?;
-        let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-        let (files, losses) = (count(&log.files), count(&log.losses));
-        let lost_bytes = count(&log.lost_bytes);
-        let end = json!({ "files": files, "lost_bytes": lost_bytes, "losses": losses });
-        log.write("end", object(end));
-        if let Some(e) = log.broken() {
-            return Err(cannot(e).hint("the log is incomplete"));
-        }
-        let renamed = match count(&log.renamed) {
-            0 => String::new(),
-            n => format!(", {n} under other names"),
-        };
-        let logged = self.dest.join(LOG_NAME);
-        let see = match losses == 0 && renamed.is_empty() {
-            true => String::new(),
-            false => format!("; see {}", logged.display()),
-        };
-        let lost = log.losses_in_words();
-        let noun = if files == 1 { "file" } else { "files" };
-        let message = Failure::new(format!("{files} {noun} rescued, {lost}{renamed}{see}"));
-        let why = log.first_failure().into_iter();
-        ui::error(session, &why.fold(message, Failure::because).text());
-        Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        self.end(session, &log).map_err(|e| cannot(e).hint("the log is incomplete"))
     }
 }
 
@@ -127,12 +114,45 @@ fn object(v: Value) -> Map<String, Value> {
 }
 
 impl Args {
-    fn rescue(
-        &self,
-        rescue: &Rescue<'_, Dir>,
-        sets: &Sets<'_>,
-        place: &GivenPlace,
-    ) -> Result<(), Failure> {
+    /// Ends the log, and says what came of it.
+    fn end(&self, session: &Session, log: &Log) -> std::io::Result<ExitCode> {
+        let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+        let (files, losses) = (count(&log.files), count(&log.losses));
+        let fallbacks = count(&log.fallbacks);
+        let end = json!({
+            "files": files,
+            "lost_bytes": count(&log.lost_bytes),
+            "losses": losses,
+            "fallbacks": fallbacks,
+        });
+        log.write("end", object(end));
+        if let Some(e) = log.broken() {
+            return Err(e);
+        }
+        let guessed = match fallbacks {
+            0 => String::new(),
+            1 => ", 1 fallback used".to_owned(),
+            n => format!(", {n} fallbacks used"),
+        };
+        let renamed = match count(&log.renamed) {
+            0 => String::new(),
+            n => format!(", {n} under other names"),
+        };
+        let logged = self.dest.join(LOG_NAME);
+        let is_plain = losses == 0 && fallbacks == 0;
+        let see = match is_plain && renamed.is_empty() {
+            true => String::new(),
+            false => format!("; see {}", logged.display()),
+        };
+        let lost = log.losses_in_words();
+        let noun = if files == 1 { "file" } else { "files" };
+        let message = format!("{files} {noun} rescued, {lost}{guessed}{renamed}{see}");
+        let why = log.first_failure().into_iter();
+        ui::error(session, &why.fold(Failure::new(message), Failure::because).text());
+        Ok(if is_plain { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+
+    fn rescue(&self, rescue: &Rescue<'_, Dir>, place: &GivenPlace) -> Result<(), Failure> {
         // The pool's name alone means all of it, also when its root dataset is lost.
         if place.is_pool(rescue.pool) {
             rescue.datasets("", true, self.snapshots);
@@ -140,7 +160,7 @@ impl Args {
         }
         let found = place.find(rescue.pool)?;
         if let Some(path) = found.path.as_ref().filter(|p| p.iter().any(|b| *b != b'/')) {
-            let fs = sets.filesystem(&found.dataset)?;
+            let fs = rescue.filesystem(&found.dataset)?;
             let node = found.node(&fs, false)?;
             let name = found.last_name().unwrap_or(b"file");
             rescue.node(&found.dataset, &fs, &node, name, path);
