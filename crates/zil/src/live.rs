@@ -91,7 +91,7 @@ use self::unreached::Unreached;
 use self::waiters::{Waiters, Wakeups};
 use self::xattrs::Xattrs;
 use dmu::Key;
-use ondisk::zil::Record;
+use ondisk::zil::{Body, Record};
 use ondisk::{BlkPtr, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
@@ -122,6 +122,9 @@ pub enum SyncScope {
 pub enum LoggedChange {
     /// What this record says; its sequence number is given later.
     Record(Box<Record>),
+    /// What these records say in this order. They stand in one block, so that no log ends between
+    /// them.
+    Together(Vec<Record>),
     /// Data were written, which are fetched when they are needed.
     Data {
         /// The object.
@@ -274,6 +277,14 @@ pub struct Synced {
     pub header: ZilHeader,
     /// Blocks that it frees.
     pub free: Vec<BlkPtr>,
+}
+
+/// Bytes of data in a record.
+fn data_of(record: &Record) -> u64 {
+    match &record.body {
+        Body::Write { data, .. } => data.len() as u64,
+        _ => 0,
+    }
 }
 
 /// A batch whose blocks are on their way.
@@ -547,6 +558,7 @@ impl IntentLog {
         }
         let bytes = batch.iter().map(|itx| match &itx.what {
             LoggedChange::Data { length, .. } => *length,
+            LoggedChange::Together(records) => records.iter().map(data_of).sum(),
             _ => 0,
         });
         let bytes = bytes.fold(0, u64::saturating_add);

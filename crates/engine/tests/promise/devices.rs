@@ -1,13 +1,15 @@
-//! Promises where the log has no device that takes it, and where none is wanted.
+//! Promises where the log has no device that takes it, where none is wanted, and where a change
+//! takes several records.
 
 use super::{
     EIO, LivePool, MemoryDevice, NOW, NewFile, NewKind, Pool, PropertyChange, Shape, StoredValue,
-    cache, candidate, check, device, import, rt, zil,
+    XattrMode, cache, candidate, check, device, import, rt, zil,
 };
 use engine::Filesystem;
+use engine::inside::ondisk::zil::TxType;
 use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::pool::live::TxgLimits;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +227,74 @@ fn with_sync_disabled_nothing_is_written_before_its_txg() {
     fs.sync(file).unwrap();
     let there = after_a_crash(forks(&images), "file").unwrap();
     assert_eq!([there[0], there[4096], there[8192]], [8, 9, 7]);
+    drop(fs);
+    pool.close().unwrap();
+}
+
+/// Attributes that are files of a directory: made, replaced, removed, and moved there from the
+/// list and back. Each is several records, and none waits for a txg.
+#[test]
+fn attributes_in_a_directory_are_promised_without_a_txg() {
+    /// The values of the property `xattr`.
+    const DIR: u64 = 1;
+    const LIST: u64 = 2;
+    let shape = Shape::Disk;
+    let images = images(shape, &[64 << 20]);
+    let pool = pool_of(shape, images.iter().map(|d| Arc::clone(d) as _).collect());
+    let fs = pool.filesystem("tank").unwrap();
+    let file = new_file(&fs, "file");
+    let mut want: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut put = |name: &str, len: usize| {
+        let value = vec![len as u8; len];
+        fs.set_xattr(file, name.as_bytes(), &value, XattrMode::Any, NOW).unwrap();
+        fs.sync(file).unwrap();
+        want.insert(name.as_bytes().to_vec(), value);
+        want.clone()
+    };
+    // The first in the list says that the log may have such records, and a log begins with a txg.
+    put("user.listed", 20);
+    fs.write_at(file, 0, b"begun", NOW).unwrap();
+    fs.sync(file).unwrap();
+    set(&pool, "xattr", DIR);
+    let expect = |before: u64, want: &BTreeMap<Vec<u8>, Vec<u8>>, what: &str| {
+        assert_eq!(pool.last_synced(), before, "{what} waited for a txg");
+        let seen = seen_after_a_crash(forks(&images), |fs| {
+            fs.node(file).unwrap().xattrs().unwrap().into_iter().collect::<BTreeMap<_, _>>()
+        });
+        assert!(seen == *want, "{what}: {:?}", seen.keys());
+    };
+    let before = pool.last_synced();
+    expect(before, &put("user.a", 3000), "the first");
+    expect(before, &put("user.a", 7), "a shorter value");
+    expect(before, &put("user.b", 60_000), "a long value");
+    // The last block was as small as the batches before; these stand together in a larger one.
+    let blocks = log_of(&images).blocks;
+    let last: Vec<TxType> = blocks.last().unwrap().records.iter().map(|r| r.kind).collect();
+    assert_eq!(last, [TxType::CREATE, TxType::WRITE]);
+    expect(before, &put("user.b", 0), "an empty value");
+    expect(before, &put("user.listed", 30), "one that was in the list");
+    fs.remove_xattr(file, b"user.a", NOW).unwrap();
+    fs.sync(file).unwrap();
+    let mut want = put("user.b", 8);
+    want.remove(&b"user.a"[..]);
+    expect(before, &want, "a removal");
+    // A replay would not find these files.
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let unnamed = fs.create_unnamed(fs.root_object(), &new).unwrap();
+    let open = fs.hold(new_file(&fs, "open")).unwrap();
+    fs.unlink(fs.root_object(), b"open", NOW).unwrap();
+    for object in [unnamed.object(), open.object()] {
+        fs.set_xattr(object, b"user.c", b"c", XattrMode::Any, NOW).unwrap();
+    }
+    let mut want = put("user.b", 9);
+    want.remove(&b"user.a"[..]);
+    expect(before, &want, "one beside those of files without a name");
+    drop((unnamed, open));
+    set(&pool, "xattr", LIST);
+    let before = pool.last_synced();
+    let mut want = put("user.b", 40);
+    want.remove(&b"user.a"[..]);
+    expect(before, &want, "one that goes into the list");
     drop(fs);
     pool.close().unwrap();
 }

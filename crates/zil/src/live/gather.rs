@@ -80,6 +80,7 @@ impl<'a> Gather<'a> {
         while let Some(Itx { txg, what, .. }) = rest.pop_front() {
             match what {
                 LoggedChange::Record(record) => packed.record(*record),
+                LoggedChange::Together(records) => packed.together(records),
                 LoggedChange::Unloggable => {}
                 LoggedChange::Data { object, offset, length } => {
                     let what = Written { object, offset, length, txg };

@@ -224,17 +224,26 @@ impl Packed {
     }
 
     /// Takes a record.
-    pub(super) fn record(&mut self, mut record: Record) {
-        record.seq = self.seq + 1;
-        let bytes = record.encode(Endian::Little);
+    pub(super) fn record(&mut self, record: Record) {
+        self.together([record]);
+    }
+
+    /// Takes several records into one block.
+    pub(super) fn together(&mut self, records: impl IntoIterator<Item = Record>) {
+        let (mut bytes, mut txg) = (Vec::new(), 0);
+        for mut record in records {
+            record.seq = self.seq + 1;
+            bytes.extend(record.encode(Endian::Little));
+            txg = txg.max(record.txg);
+            self.seq += 1;
+        }
         let take = |blocks: &mut Vec<Filled>| {
-            blocks.last_mut().is_some_and(|block| block.take(&bytes, record.txg))
+            blocks.last_mut().is_some_and(|block| block.take(&bytes, txg))
         };
         if !take(&mut self.blocks) {
             self.add_block(bytes.len());
             self.is_too_large |= !take(&mut self.blocks);
         }
-        self.seq += 1;
     }
 
     /// Takes data in as many records as it takes, so that blocks are full. False: not all of them

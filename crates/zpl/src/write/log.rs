@@ -6,7 +6,8 @@
 //!
 //! A change that no record can describe, or that only newer implementations could replay, is
 //! recorded as such, and a promise then waits for the txg: files that got their name after their
-//! content, extended attributes in a directory, new sizes of volumes, owners with a domain.
+//! content, extended attributes that are set to nothing, new sizes of volumes, owners with a
+//! domain.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -192,15 +193,49 @@ impl Filesystem {
         log.add(Change { txg: tx.txg(), about: op.about(), logged: what, after, gone });
     }
 
-    /// Records a change of an extended attribute. A record describes one in the list of its file,
-    /// unless it is set to nothing, for that would remove it.
-    pub(super) fn note_xattr(&self, tx: &Tx, op: &Op<'_>, is_in_list_alone: bool) {
+    /// Records a change of an extended attribute: what became of it in the directory, where its
+    /// file was removed or others were `made`, and in the list. A replay here takes an attribute
+    /// that is put into the list out of the directory by itself, OpenZFS's does not: so the removal
+    /// comes first. A record of the list cannot set an attribute to nothing, for that would remove
+    /// it. `made`, if it is `None`: something that cannot be told.
+    pub(super) fn note_xattr(
+        &self,
+        tx: &Tx,
+        file: u64,
+        (unlinked, listed): (Option<Op<'_>>, Option<Op<'_>>),
+        made: Option<Vec<Op<'_>>>,
+    ) {
         let Some(log) = self.log() else { return };
-        let is_empty = matches!(op, Op::SetXattr { value: [], .. });
-        match is_in_list_alone && !is_empty && log.has_xattr_records() {
-            true => self.note(tx, op, &[], &[]),
-            false => self.note_unloggable(tx, op.about(), &[]),
+        let is_empty = matches!(listed, Some(Op::SetXattr { value: [], .. }));
+        // The first that is asked for has none, so it is asked whenever one is needed.
+        let has_record = listed.is_none() || log.has_xattr_records();
+        // A replay of the list's record would remove both.
+        let is_twice = unlinked.is_some() && matches!(listed, Some(Op::RemoveXattr { .. }));
+        let about = SyncScope::Object(file);
+        let Some(made) = made.filter(|_| has_record && !is_empty && !is_twice) else {
+            return self.note_unloggable(tx, about, &[]);
+        };
+        let ops: Vec<Op<'_>> = unlinked.into_iter().chain(listed).chain(made).collect();
+        if let [op @ (Op::SetXattr { .. } | Op::RemoveXattr { .. })] = &ops[..] {
+            return self.note(tx, op, &[], &[]);
         }
+        // A file without a name is not there in a replay, or not any more.
+        if !Attrs::load(self, file).is_ok_and(|file| file.links() > 0) {
+            return self.note_unloggable(tx, about, &[]);
+        }
+        let encoder = Encoder { fuids: self.fuids(), endian: Endian::Little };
+        let records = ops.iter().map(|op| encoder.record(op, tx.txg(), 0)).collect();
+        let Some(records) = records else { return self.note_unloggable(tx, about, &[]) };
+        // Objects are made and freed, which is in the order of the names.
+        let (about, logged) = (SyncScope::Names, LoggedChange::Together(records));
+        log.add(Change { txg: tx.txg(), about, logged, after: &[file], gone: &[] });
+    }
+
+    /// What a log says of an object that was made in `tx`. `None`: it cannot be read.
+    pub(super) fn identity_of(&self, tx: &Tx, number: u64) -> Option<Identity> {
+        let object = self.objset().object(number).ok()?;
+        let slots = object.dnode().extra_slots + 1;
+        Some(Identity { object: number, slots, generation: tx.txg() })
     }
 
     /// Notes a change that no operation says.
@@ -221,11 +256,10 @@ impl Filesystem {
         if self.log().is_none() {
             return;
         }
-        let Ok(object) = self.objset().object(number) else {
+        let Some(identity) = self.identity_of(tx, number) else {
             return self.note_unloggable(tx, SyncScope::Names, &[]);
         };
-        let slots = object.dnode().extra_slots + 1;
-        let identity = Some(Identity { object: number, slots, generation: tx.txg() });
+        let identity = Some(identity);
         let new = NewFile { gid, ..c.new.clone() };
         let made = Create { identity, new, ..c.clone() };
         self.note(tx, &Op::Create(Box::new(made)), &[], &[]);

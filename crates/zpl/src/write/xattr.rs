@@ -11,7 +11,7 @@ use super::undo::Undo;
 use super::{XattrStore, check_flags};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use crate::op::{NewFile, NewKind, Op, XattrMode};
+use crate::op::{Create, Data, NameInDir, NewFile, NewKind, Op, SetAttrs, XattrMode};
 use crate::refusal::{Excess, Unsupported};
 use dmu::{Tx, zap};
 use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
@@ -32,6 +32,17 @@ const NAME_MAX: usize = 255;
 struct FoundIn {
     list: bool,
     dir: bool,
+}
+
+/// What became of an attribute in the directory.
+struct MadeInDir {
+    /// The directory.
+    dir: u64,
+    /// How it was made, if it was not there.
+    new_dir: Option<NewFile>,
+    /// The file with the value, and how it was made.
+    file: u64,
+    new: NewFile,
 }
 
 impl Filesystem {
@@ -64,8 +75,7 @@ impl Filesystem {
         }
         list.pairs.retain(|p| p.name != name);
         let without = list.clone();
-        let pair = NvPair { name: name.to_vec(), value: NvValue::ByteArray(value.to_vec()) };
-        list.pairs.push(pair);
+        list.pairs.push(NvPair { name: name.to_vec(), value: NvValue::ByteArray(value.to_vec()) });
         let fits = store == XattrStore::Sa && value.len() <= VALUE_MAX && !attrs.is_old_form();
         let packed = if fits { Some(pack(&attrs, &list)?) } else { None };
         let packed = packed.filter(|p| p.len() <= LIST_MAX);
@@ -75,10 +85,10 @@ impl Filesystem {
         }
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
-        let is_in_list_alone = packed.is_some() && !found.dir;
+        let (is_listed, dir) = (packed.is_some(), attrs.get(zpl::XATTR));
+        let mut made = None;
         let done = match packed {
             Some(packed) => {
-                let dir = attrs.get(zpl::XATTR);
                 attrs.set_bytes(zpl::DXATTR, &packed)?;
                 attrs.state_changed(now);
                 let saved = attrs.save(self, tx);
@@ -92,12 +102,44 @@ impl Filesystem {
                     set_list(&mut attrs, &without)?;
                 }
                 attrs.state_changed(now);
-                self.set_dir_xattr(tx, attrs, (name, value), now, &mut undo)
+                let done = self.set_dir_xattr(tx, attrs, (name, value), now, &mut undo);
+                done.map(|new| made = Some(new))
             }
         };
         undo.end(done)?;
-        self.note_xattr(tx, &Op::SetXattr { file, name, value, how }, is_in_list_alone);
+        let unlinked = found.dir.then(|| Op::Unlink(NameInDir::new(dir, name)));
+        let listed = match is_listed {
+            true => Some(Op::SetXattr { file, name, value, how }),
+            false => found.list.then_some(Op::RemoveXattr { file, name }),
+        };
+        let made = self.made_in_dir(tx, file, (name, value), made.as_ref());
+        self.note_xattr(tx, file, (unlinked, listed), made);
         Ok(())
+    }
+
+    /// The operations that make what [`Self::set_dir_xattr`] made, if it was called. `None`: they
+    /// cannot be told.
+    fn made_in_dir<'a>(
+        &self,
+        tx: &Tx,
+        file: u64,
+        (name, value): (&'a [u8], &'a [u8]),
+        made: Option<&MadeInDir>,
+    ) -> Option<Vec<Op<'a>>> {
+        let mut out = Vec::new();
+        let Some(MadeInDir { dir, new_dir, file: number, new }) = made else { return Some(out) };
+        if let Some(new) = new_dir {
+            let identity = Some(self.identity_of(tx, *dir)?);
+            out.push(Op::CreateXattrDir { file, new: new.clone(), identity });
+        }
+        let identity = Some(self.identity_of(tx, *number)?);
+        let (at, set) = (NameInDir::new(*dir, name), SetAttrs::default());
+        let create = Create { at, new: new.clone(), identity, set, acl: None };
+        out.push(Op::Create(Box::new(create)));
+        if !value.is_empty() {
+            out.push(Op::Write { file: *number, offset: 0, data: Data::Bytes(value) });
+        }
+        Some(out)
     }
 
     pub(super) fn remove_xattr_now(
@@ -128,7 +170,9 @@ impl Filesystem {
             true => self.remove_dir_xattr(tx, dir, name, now),
             false => Ok(()),
         }))?;
-        self.note_xattr(tx, &Op::RemoveXattr { file, name }, found.list && !found.dir);
+        let unlinked = found.dir.then(|| Op::Unlink(NameInDir::new(dir, name)));
+        let listed = found.list.then_some(Op::RemoveXattr { file, name });
+        self.note_xattr(tx, file, (unlinked, listed), Some(Vec::new()));
         Ok(())
     }
 
@@ -150,9 +194,10 @@ impl Filesystem {
         (name, value): (&[u8], &[u8]),
         now: Time,
         undo: &mut Undo<'_>,
-    ) -> Result<()> {
+    ) -> Result<MadeInDir> {
         let (uid, gid) = (owner.get(zpl::UID), owner.get(zpl::GID));
         let mut number = owner.get(zpl::XATTR);
+        let mut new_dir = None;
         if number == 0 {
             /// Of the directory; it is not shown.
             const DIR_MODE: u32 = 0o1777;
@@ -160,6 +205,7 @@ impl Filesystem {
             number = self.make(tx, &new, &Parent::Xattrs(&owner))?;
             undo.record_created(number);
             owner.set(zpl::XATTR, number);
+            new_dir = Some(new);
         }
         let mut dir = Attrs::load(self, number)?;
         let names = dir.object().clone();
@@ -183,7 +229,8 @@ impl Filesystem {
             }
         }
         owner.save(self, tx)?;
-        replaced.map_or(Ok(()), |old| self.drop_xattr_file(tx, old))
+        replaced.map_or(Ok(()), |old| self.drop_xattr_file(tx, old))?;
+        Ok(MadeInDir { dir: number, new_dir, file, new })
     }
 
     /// Lets a new file be `value`.
