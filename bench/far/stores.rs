@@ -244,7 +244,7 @@ fn overwrite(name: &Name, percent: u32) {
             while writer.clean(percent, 256 << 20).unwrap() > 0 {}
             writer.age().unwrap();
             writer.collect().unwrap();
-            stored_most = stored_most.max(disk::overview(name).unwrap().kept);
+            stored_most = stored_most.max(disk::overview(name).unwrap().log.unwrap().kept);
         }
         if n == 3 * blocks {
             (stored_most, sent_before) = (0, writer.usage().sent_bytes);

@@ -14,13 +14,6 @@ pub(super) struct Read {
     pub(super) kib: [f64; 3],
 }
 
-impl Read {
-    /// Pointers of an indirect block.
-    pub(super) fn pointers(&self) -> u64 {
-        (self.indirect_kib << 10) / 128
-    }
-}
-
 /// Blocks of the file, of 8 KiB each.
 pub(super) const BLOCKS: u64 = 10_000_000;
 
