@@ -221,7 +221,7 @@ mod tests {
         let bytes: Vec<u8> = (1..=100).collect();
         let embedded = BlkPtr::embedded(DmuType(19), 0, 4096, Compression::LZ4, &bytes, 5);
         let shared = embedded.expect("fits").shared_in(9);
-        assert_eq!((shared.logical_birth(), shared.embedded_payload()), (9, &bytes[..]));
+        assert_eq!((shared.logical_birth(), shared.embedded_payload()), (9, bytes.to_vec()));
     }
 
     #[test]
