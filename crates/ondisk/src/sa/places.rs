@@ -103,7 +103,14 @@ pub fn in_bonus(data: &[u8], has_spill: bool) -> Option<Found> {
     for name in fixed.into_iter().filter_map(|(name, there)| there.then_some(name)) {
         at = found.add(data, name, at, 8)?;
     }
-    Some(search(data, &header, facts, found, at, Rest { spilled: has_spill, padded: false }))
+    Some(search(
+        data,
+        &header,
+        facts,
+        found,
+        at,
+        Rest { spilled: has_spill, padded: false, stale: false },
+    ))
 }
 
 /// The attributes in a spill block.
@@ -111,7 +118,7 @@ pub fn in_bonus(data: &[u8], has_spill: bool) -> Option<Found> {
 pub fn in_spill(data: &[u8], facts: Facts) -> Option<Found> {
     let header = SaHeader::decode(data).ok()?;
     let found = Found::empty(header.endian);
-    let rest = Rest { spilled: false, padded: true };
+    let rest = Rest { spilled: false, padded: true, stale: false };
     Some(search(data, &header, facts, found, header.size, rest))
 }
 
@@ -137,6 +144,8 @@ struct Rest {
     spilled: bool,
     /// Zeros up to the end of the block.
     padded: bool,
+    /// Lengths that are not used may be left from before.
+    stale: bool,
 }
 
 fn search(
@@ -148,11 +157,12 @@ fn search(
     rest: Rest,
 ) -> Found {
     let mut search = Search { data, lengths: &header.lengths, facts, rest, found };
-    // A bonus may have been longer once.
-    let is_whole = search.go(at, 0) || {
-        search.rest.padded = true;
+    // A bonus may have been longer once, and its header keeps lengths from before.
+    let ways = [(rest.padded, false), (true, false), (rest.padded, true), (true, true)];
+    let is_whole = ways.into_iter().any(|(padded, stale)| {
+        search.rest = Rest { padded, stale, ..rest };
         search.go(at, 0)
-    };
+    });
     Found { is_whole, ..search.found }
 }
 
@@ -195,7 +205,7 @@ impl Search<'_> {
         let unused = self.lengths.get(used..).unwrap_or_default();
         is_filler
             && rest.iter().all(|b| *b == 0)
-            && unused.iter().all(|n| *n == 0)
+            && (self.rest.stale || unused.iter().all(|n| *n == 0))
             && (has_list || self.rest.spilled)
     }
 
