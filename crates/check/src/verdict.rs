@@ -1,9 +1,9 @@
 //! Whether the state of a txg is intact: a walk over metadata only, for choosing where to rewind.
 //!
 //! The blocks below an uberblock are overwritten bit by bit once newer txgs reuse their space, so
-//! the older an uberblock, the more of it may be gone. Checked are the MOS with all its objects, and
-//! of every dataset the dnodes and what it is entered by: enough to know what can still be reached,
-//! and quick.
+//! the older an uberblock, the more of it may be gone. Checked are the MOS with all its objects,
+//! and of every dataset the dnodes and what it is entered by: enough to know what can still be
+//! reached, and quick.
 
 use dmu::Objset;
 use ondisk::DmuType;

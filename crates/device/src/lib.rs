@@ -187,7 +187,7 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Within this time it ends each request by itself, since whoever named it said how long one
+    /// Within this time it ends each request by itself, since its name says how long one
     /// may take: silence of that length is no fault of it. `None`: nothing is known.
     fn ends_within(&self) -> Option<Duration> {
         None

@@ -19,7 +19,7 @@ use crate::devices::{Process, locked_by, open_to_read, whole};
 use crate::error::{Error, ErrorKind, Place, Result};
 use core::time::Duration;
 use device::{DeviceSource, ErrorKind as DeviceErrorKind, WriteDeviceRef};
-use pool::live::{self, ImportOptions, LivePool, check_import};
+use pool::live::{self, ImportOptions, LivePool, check_elsewhere, check_import};
 use pool::{Candidate, Choice, Destroyed, scan};
 use rt::Rt;
 use std::fs::{File, TryLockError};
@@ -220,6 +220,8 @@ pub fn open_when_free<S: PoolSearch>(
     loop {
         let mut found = search.find()?;
         let looked = rt.now();
+        let elsewhere = check_elsewhere(S::candidate(&found), &search.options(&found));
+        elsewhere.map_err(|e| waiter.failed_alone(e.into()))?;
         let Some(mut held) = turn.try_lock(S::candidate(&found))? else {
             waited = true;
             continue;
@@ -265,6 +267,7 @@ pub fn check_when_free<E: From<Error>>(
     waiter: &dyn Waiter<E>,
 ) -> std::result::Result<(), E> {
     let rt = &options.open.rt;
+    check_elsewhere(candidate, options).map_err(|e| waiter.failed_alone(e.into()))?;
     let _held = Turn { rt, source, waiter, began: rt.now() }.lock(candidate)?;
     check_import(rt, candidate, options).map_err(|e| waiter.failed_alone(e.into()))
 }

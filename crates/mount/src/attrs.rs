@@ -51,7 +51,7 @@ pub(crate) fn type_of(kind: FileKind) -> Option<u8> {
     })
 }
 
-/// The numbers of a device, major and minor, of the word that Linux has between kernel and programs.
+/// The numbers of a device, major and minor, of the word that kernel and programs exchange.
 pub(crate) fn device_numbers(word: u32) -> (u32, u32) {
     ((word >> 8) & 0xfff, (word & 0xff) | ((word >> 12) & 0xf_ff00))
 }

@@ -4,11 +4,11 @@
 //!
 //! A process within a request cannot end before the request is answered: the kernel keeps it, also
 //! from `SIGKILL`. The kernel's interrupt (`FUSE_INTERRUPT`) is not used: it comes at any signal,
-//! also one that the process outlives, and may overtake its request. So one thread looks at requests that have been in progress for
-//! [`LOOK`]: where a signal waits that will end the process that sent the request, it is answered
-//! with `EINTR`, and the kernel lets the process go. The operation is carried out later or never,
-//! as after any death in the middle of a call. A process that outlives its signals never sees the
-//! error, and so no program has to know of it.
+//! also one that the process outlives, and may overtake its request. So one thread looks at
+//! requests that have been in progress for [`LOOK`]: where a signal waits that will end the process
+//! that sent the request, it is answered with `EINTR`, and the kernel lets the process go. The
+//! operation is carried out later or never, as after any death in the middle of a call. A process
+//! that outlives its signals never sees the error, and so no program has to know of it.
 //!
 //! The thread is started by the first request, and ends when none has been under way for [`IDLE`].
 

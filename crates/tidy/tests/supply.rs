@@ -5,7 +5,10 @@ use tidy::{read, report};
 
 /// Packages that may be there twice, and why.
 const TWICE: [(&str, &str); 5] = [
-    ("syn", "macros of tracing are made with the version before; it is in no program that is built"),
+    (
+        "syn",
+        "macros of tracing are made with the version before; it is in no program that is built",
+    ),
     ("crypto-common", "as digest"),
     ("digest", "crc-fast, which object_store sums objects with on request, has the one before"),
     ("getrandom", "ring has the one before"),

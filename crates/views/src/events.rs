@@ -97,9 +97,9 @@ pub enum Weight {
     Detail,
 }
 
-/// The replay of an intent log as a line of a log, unless nothing was in it: so many changes were
-/// applied, and why not all. The process or machine that had the pool before did not close it, and
-/// what programs had synced is in its files again.
+/// The replay of an intent log as a line of a log, unless nothing was in it: how many changes
+/// were applied, and why not all. The process or machine that had the pool before did not close it,
+/// and what programs had synced is in its files again.
 #[must_use]
 pub fn replay_line(
     dataset: &str,

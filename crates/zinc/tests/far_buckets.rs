@@ -120,8 +120,8 @@ fn a_pool_in_a_bucket_is_openzfs_own() {
     is_openzfs_own(&bucket);
 }
 
-/// What the store answers is told with its cause, where a bucket or a key is wrong; and the disks of
-/// a bucket are listed.
+/// What the store answers is told with its cause, where a bucket or a key is wrong; and the disks
+/// of a bucket are listed.
 #[testkit::needs("versitygw")]
 #[test]
 fn what_a_bucket_refuses_is_told() {

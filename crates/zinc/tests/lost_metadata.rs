@@ -224,17 +224,21 @@ fn datasets_are_found_without_the_object_directory() {
     let run = place.run("rescue --snapshots -d a tank saved");
     assert_eq!(run.code, 1, "{}", run.err);
     let saved = place.path().join("saved");
-    let said = log(&saved, "fallback");
+    let fallbacks = log(&saved, "fallback");
     let says = |l: &Value| l["cause"].as_str().unwrap().contains("the object directory");
-    assert!(said.len() == 1 && says(&said[0]), "{said:?}");
+    assert!(fallbacks.len() == 1 && says(&fallbacks[0]), "{fallbacks:?}");
     assert_eq!(files(&saved), files(&place.path().join("whole")));
     // All else does not open such a pool.
     place.fails("ls -d a tank/fs:");
 }
 
-/// A pool on a new image, with a volume that is full.
+/// A pool on a new image, with a volume that is full. Small blocks are not in their pointers.
 fn with_volume(image: &Path, name: &str) -> LivePool {
-    let pool = NewPool::new("tank").file(image, 128 << 20).unwrap().create().unwrap();
+    let pool = NewPool::new("tank").file(image, 128 << 20).unwrap();
+    let pool = pool.with(|o| {
+        o.features.insert("embedded_data".to_owned(), false);
+    });
+    let pool = pool.create().unwrap();
     Create::volume(name, 1 << 20).unwrap().run(&pool).unwrap();
     pool.volume(name).unwrap().write_at(0, &vec![7; 1 << 20]).unwrap();
     pool

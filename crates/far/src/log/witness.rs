@@ -80,7 +80,7 @@ pub(super) fn witness(client: &Client, end: &End) -> Result<Option<String>, Disk
         behind.sort_unstable();
         return match behind.iter().find(|seq| **seq >= far) {
             Some(proof) => Ok(Some(segment_name(*proof))),
-            None => told_by_headers(client, end, &behind),
+            None => witness_in_headers(client, end, &behind),
         };
     }
     let (shard, after) = (segment_shard(end.place), segment_name(end.place));
@@ -89,7 +89,7 @@ pub(super) fn witness(client: &Client, end: &End) -> Result<Option<String>, Disk
         return Ok(Some(segment_name(proof)));
     }
     let places: Vec<u64> = (1..=2 * end.window).filter_map(|n| end.place.checked_add(n)).collect();
-    told_by_headers(client, end, &places)
+    witness_in_headers(client, end, &places)
 }
 
 /// The number of the last writer.
@@ -99,7 +99,7 @@ fn last_epoch(client: &Client) -> Result<u64, DiskError> {
 }
 
 /// The first of these places whose object is a witness.
-fn told_by_headers(
+fn witness_in_headers(
     client: &Client,
     end: &End,
     places: &[u64],

@@ -90,8 +90,8 @@ struct Flow {
     credit: u32,
     under_way: u32,
     /// Requests without an answer that settles them.
-    asked: u32,
-    /// When the store last answered anything, or the first of those was asked.
+    unsettled: u32,
+    /// When the store last answered anything, or the first of those was sent.
     heard: Duration,
     waiting: [VecDeque<Arc<PendingRequest>>; 3],
     is_closed: bool,
@@ -116,8 +116,9 @@ impl Client {
     pub(crate) fn new(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Self {
         let waiting = Default::default();
         let limit = UNDER_WAY_MAX;
-        let (asked, heard) = (0, rt.now());
-        let flow = Flow { limit, credit: 0, under_way: 0, asked, heard, waiting, is_closed: false };
+        let (unsettled, heard) = (0, rt.now());
+        let flow =
+            Flow { limit, credit: 0, under_way: 0, unsettled, heard, waiting, is_closed: false };
         Self(Arc::new(Inner {
             store,
             rt: rt.clone(),
@@ -152,7 +153,11 @@ impl Client {
     /// How long the store has answered nothing although it is asked.
     fn silent_for(&self) -> Duration {
         let flow = self.0.flow.lock();
-        if flow.asked == 0 { Duration::ZERO } else { self.0.rt.now().saturating_sub(flow.heard) }
+        if flow.unsettled == 0 {
+            Duration::ZERO
+        } else {
+            self.0.rt.now().saturating_sub(flow.heard)
+        }
     }
 
     /// A request that moves at most `weight` bytes has an answer within this time.
@@ -176,10 +181,10 @@ impl Client {
         let began = self.0.rt.now();
         {
             let mut flow = self.0.flow.lock();
-            if flow.asked == 0 {
+            if flow.unsettled == 0 {
                 flow.heard = began;
             }
-            flow.asked += 1;
+            flow.unsettled += 1;
         }
         self.queue(Arc::new(PendingRequest {
             request,
@@ -352,7 +357,7 @@ impl Client {
         }
         match answered {
             Some(answered) => {
-                self.0.flow.lock().asked -= 1;
+                self.0.flow.lock().unsettled -= 1;
                 if let Ok(Response::Bytes(bytes)) = &answer {
                     self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
                     if ask.is_for_a_reader() {

@@ -12,7 +12,7 @@
 //! wire.rs       numbers, names and messages
 //! request.rs    what the kernel asks for
 //! reply.rs      the answers
-//! session.rs    the first request, by which both sides say what they can; then the threads that read
+//! session.rs    the first request, by which both sides say what they can; then the readers
 //! ```
 //!
 //! Request kinds that are not known here are refused with `ENOSYS`; the kernel does not send them

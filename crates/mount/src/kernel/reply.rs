@@ -118,7 +118,7 @@ impl Reply {
         self.message(&out);
     }
 
-    /// So many bytes were written.
+    /// This number of bytes was written.
     pub(crate) fn written(self, length: u32) {
         self.size(length);
     }

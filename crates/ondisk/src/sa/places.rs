@@ -26,7 +26,7 @@ const FIRST: [(&str, usize); 12] = [
 ];
 /// What may follow, the most likely first.
 const LATER: [&str; 6] =
-    [zpl::DACL_COUNT, zpl::DACL_ACES, zpl::XATTR, zpl::SYMLINK, zpl::SCANSTAMP, zpl::DXATTR];
+    [zpl::DACL_COUNT, zpl::DACL_ACES, zpl::SYMLINK, zpl::XATTR, zpl::SCANSTAMP, zpl::DXATTR];
 /// Most entries of an access list.
 const ACES_MAX: u64 = 1024;
 /// Bytes of an entry: the shortest and the longest form.
@@ -238,6 +238,7 @@ impl Search<'_> {
                 self.facts.mode & mode::TYPE == mode::SYMLINK
                     && length > 0
                     && length == self.facts.size
+                    && !bytes.contains(&0)
             }
             zpl::SCANSTAMP => self.facts.flags & flags::BONUS_SCANSTAMP != 0,
             // The first bytes of a packed list: XDR, its byte order, and two of zero.

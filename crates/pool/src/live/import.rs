@@ -348,9 +348,18 @@ fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
         let host = config.hostname.clone().unwrap_or_default();
         return Err(Error::ForeignHost { pool: pool(), hostid: other, host });
     }
-    match candidate.used_elsewhere() {
+    check_elsewhere(candidate, options)
+}
+
+/// Refuses a pool that another machine may have open, unless it is imported by force. To be asked
+/// before its devices are claimed: a claim takes a disk in a store away from the other machine.
+///
+/// # Errors
+/// [`Error::Elsewhere`].
+pub fn check_elsewhere(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
+    match candidate.used_elsewhere().filter(|_| !options.force) {
         None => Ok(()),
-        Some(why) => Err(Error::Elsewhere { pool: pool(), why }),
+        Some(why) => Err(Error::Elsewhere { pool: candidate.config.name.clone(), why }),
     }
 }
 

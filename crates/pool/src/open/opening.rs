@@ -352,8 +352,8 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Tells the reader which txgs devices missed. What was read so far may have met that these lack
-    /// it, which is no error of theirs.
+    /// Tells the reader which txgs devices missed. What was read so far may have met that these
+    /// lack it, which is no error of theirs.
     fn set_missed(&mut self, mos: &Objset, reader: &Reader, tree: &VdevConfig) {
         let mut complete: BTreeSet<u64> = tree.walk().map(|vdev| vdev.guid).collect();
         for leaf in tree.walk() {

@@ -30,7 +30,7 @@ fn a_file_gets_its_name_when_it_is_whole() {
                   print(os.listdir('.'), os.fstat(fd).st_nlink, os.pread(fd, 3, 299997))\n\
                   name(fd, 'whole')\n\
                   os.link('whole', 'again')\n\
-                  print(os.fstat(fd).st_nlink, os.stat('whole').st_size, oct(os.fstat(fd).st_mode))";
+                  s = os.fstat(fd); print(s.st_nlink, os.stat('whole').st_size, oct(s.st_mode))";
     let printed = python(&place, script);
     assert_eq!(printed, "[] 0 b'xxx'\n2 300000 0o100640\n");
     // One that is not to get a name gets none, and none takes another's.

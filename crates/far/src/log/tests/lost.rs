@@ -211,17 +211,17 @@ fn an_opening_asks_little_of_the_store() {
     let folder = Folder(tempfile::tempdir().unwrap());
     let made = LogDevice::create(folder.store(), &Rt::real(), &small_disk(64), PATIENCE);
     made.unwrap();
-    let asked = || {
+    let requests = || {
         let opened = LogDevice::open(folder.store(), "folder", &Rt::real(), Folder::options());
         let usage = opened.unwrap().usage();
         (usage.gets, usage.lists)
     };
     let device = folder.write(0, 3);
     device.collect().unwrap();
-    let (gets, lists) = asked();
+    let (gets, lists) = requests();
     assert!(gets < 20 && lists < 10, "in use: {gets} and {lists}");
     drop(device);
-    let (gets, lists) = asked();
+    let (gets, lists) = requests();
     assert!(gets < 20 && lists < 10, "closed: {gets} and {lists}");
 }
 

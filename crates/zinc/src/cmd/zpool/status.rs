@@ -187,10 +187,8 @@ impl Args {
             let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
                 let content = reports.into_iter().collect();
-                ui::json(
-                    session,
-                    &json::document("zpool status", "pools", self.keys.keys(content)),
-                );
+                let content = self.keys.keys(content);
+                ui::json(session, &json::document("zpool status", "pools", content));
             } else if self.sick && reports.is_empty() && is_whole && !has_none {
                 ui::out(
                     session,
