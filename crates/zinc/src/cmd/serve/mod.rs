@@ -426,7 +426,10 @@ impl Args {
             }
         }
         notify::ready(manager(), &format!("serving {name}"));
-        events::log_replays(held);
+        // What a process in the background says once it is ready is read by none, or by chance.
+        if !self.inner {
+            events::log_replays(held);
+        }
         let until = time.map(|time| Instant::now() + time);
         let end = self.wait_for_end(&|| held.is_unused(), mounts, ended, until);
         if let End::Signal(signal) = end {
