@@ -22,7 +22,7 @@ fn guid(pool: &Pool, leaf: usize) -> u64 {
     pool.vdevs().leaves().nth(leaf).unwrap().guid()
 }
 
-/// The second side was away while a file was written, and some of it has been brought.
+/// The second side was away while a file was written, and its resilver has not ended.
 fn resilver(dir: &Path) -> (Bench, PathBuf) {
     const BYTES: u64 = 48 << 20;
     let run = filled(6000, Shape::Mirror, DEVICE_BYTES, "state-resilver");
@@ -43,14 +43,18 @@ fn resilver(dir: &Path) -> (Bench, PathBuf) {
         std::thread::sleep(Duration::from_millis(1));
     }
     // A txg at a time: what was read is written, and the place of it is durable.
-    while state().unwrap().processed < BYTES / 8 {
+    for _ in 0..1000 {
+        if state().unwrap().processed >= BYTES / 8 {
+            break;
+        }
         set(pool, "zfs_scan_suspend_progress=0");
-        pool.sync().unwrap();
+        std::thread::sleep(Duration::from_millis(2));
         set(pool, "zfs_scan_suspend_progress=1");
         pool.sync().unwrap();
     }
     let now = state().unwrap();
-    assert!(now.state() == State::Active && now.processed < BYTES, "{now:?}");
+    // How far it came depends on the machine: it may be at its last step.
+    assert!(now.state() == State::Active && now.processed >= BYTES / 8, "{now:?}");
     let (bench, _) = run.finish();
     saved(bench, dir.join("resilver"))
 }
