@@ -134,7 +134,7 @@ impl Gather {
     /// Submits everything.
     pub(crate) fn start(self) -> Pending {
         let began = self.rt.now();
-        let only = self.read_only();
+        let only = self.read_alone();
         let is_done = only.is_some();
         let slots = only.map_or_else(
             || self.extents.iter().map(|_| Slot::Waiting).collect(),
@@ -178,7 +178,7 @@ impl Gather {
 
     /// Reads on the calling thread what is one extent only, if the device allows that: there is
     /// nothing to sort and to merge then, and readers of single blocks come here for each.
-    fn read_only(&self) -> Option<Slot> {
+    fn read_alone(&self) -> Option<Slot> {
         let [Extent { node, offset, len }] = self.extents[..] else { return None };
         let read = self.queues.get(&node)?.read_here(self.class, offset, len as usize)?;
         Some(match read {

@@ -1,15 +1,13 @@
 //! Error logs in both forms: the kernel names the file that we found to be lost, and we name the
 //! one that the kernel's scrub found.
 
-use super::handover::{filled, saved};
+use super::handover::{LABELS, filled, saved};
 use super::random::{Bench, add_large, large_starts};
 use super::{DEVICE_BYTES, machine, run_job};
 use engine::inside::device::Device;
 use poolkit::Shape;
 use std::path::{Path, PathBuf};
 
-/// Between labels, and places at which data may be.
-const LABELS: u64 = 512 << 10;
 const SECTOR: usize = 4096;
 
 /// A block of a file is lost, on the only disk; a scrub has found that if `is_found`.

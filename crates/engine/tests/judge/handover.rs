@@ -2,12 +2,14 @@
 //! on with what it leaves. Whatever is moved meanwhile, what a pool holds stays the same.
 
 use super::random::{Bench, Run};
-use super::{machine, run_job, same};
+use super::{DEVICE_BYTES, machine, run_job, same};
 use engine::LivePool;
 use poolkit::Shape;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Bytes of the labels at an end of a device.
+pub(super) const LABELS: u64 = 512 << 10;
 /// Time that one of the works may take here.
 pub(super) const LONG: Duration = Duration::from_mins(10);
 
@@ -23,6 +25,15 @@ pub(super) fn filled(seed: u64, shape: Shape, device_bytes: u64, name: &str) -> 
     run.free_limits();
     run.pool().sync().unwrap();
     run
+}
+
+/// Makes zeros of all that a device has between its labels.
+pub(super) fn overwrite(bench: &Bench, device: usize) {
+    let zeros = vec![0; 1 << 20];
+    for at in (LABELS..DEVICE_BYTES - LABELS).step_by(zeros.len()) {
+        let len = zeros.len().min((DEVICE_BYTES - LABELS - at) as usize);
+        bench.devices[device].put(at, &zeros[..len]);
+    }
 }
 
 /// The pool, with its devices in files of the folder `at`.

@@ -2,7 +2,7 @@
 //! to repair, and goes on.
 
 use super::expansion::{attach, expansion, with_spare_disk};
-use super::handover::{LONG, Work, filled, judge, saved};
+use super::handover::{LABELS, LONG, Work, filled, judge, overwrite, saved};
 use super::promises::{EARLY, Promised, Window, count, split_while_promising};
 use super::random::{Bench, add_large, large_starts};
 use super::{DEVICE_BYTES, describe_degraded, set};
@@ -17,8 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between labels, and places at which data may be.
-const LABELS: u64 = 512 << 10;
 const SECTOR: usize = 4096;
 
 /// A raidz gets wider, and stands in the middle. A device loses its content, and a scrub brings it
@@ -34,11 +32,7 @@ fn border(dir: &Path) -> (Bench, PathBuf) {
         set(run.pool(), "zinc_raidz_expand_suspend_progress=1");
         run.pool().sync().unwrap();
     }
-    let zeros = vec![0; 1 << 20];
-    for at in (LABELS..DEVICE_BYTES - LABELS).step_by(zeros.len()) {
-        let len = zeros.len().min((DEVICE_BYTES - LABELS - at) as usize);
-        run.bench.devices[1].put(at, &zeros[..len]);
-    }
+    overwrite(&run.bench, 1);
     run.pool().scrub().unwrap();
     run.pool().wait_for_scan().unwrap();
     let done = run.pool().view().scan_state().unwrap().unwrap();

@@ -2,7 +2,7 @@
 //! walk, a device in doubt, one that was marked as failed, free space that is overwritten in part,
 //! a checkpoint. The kernel sees what we leave and goes on with it, and we with what it leaves.
 
-use super::handover::{LONG, Work, filled, judge, saved};
+use super::handover::{LONG, Work, filled, judge, overwrite, saved};
 use super::random::{Bench, add_large};
 use super::{DEVICE_BYTES, describe_pool, set};
 use engine::inside::ondisk::scan::State;
@@ -13,9 +13,6 @@ use engine::{LivePool, Progress, activity};
 use poolkit::Shape;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Between labels, and places at which data may be.
-const LABELS: u64 = 512 << 10;
 
 /// The guid of this leaf.
 fn guid(pool: &Pool, leaf: usize) -> u64 {
@@ -62,11 +59,7 @@ fn resilver(dir: &Path) -> (Bench, PathBuf) {
 /// All of the second side was overwritten, which a scrub made good: too many blocks were wrong.
 fn doubt(dir: &Path) -> ((Bench, PathBuf), u64) {
     let run = filled(6001, Shape::Mirror, DEVICE_BYTES, "state-doubt");
-    let zeros = vec![0; 1 << 20];
-    for at in (LABELS..DEVICE_BYTES - LABELS).step_by(zeros.len()) {
-        let len = zeros.len().min((DEVICE_BYTES - LABELS - at) as usize);
-        run.bench.devices[1].put(at, &zeros[..len]);
-    }
+    overwrite(&run.bench, 1);
     run.pool().scrub().unwrap();
     run.pool().wait_for_scan().unwrap();
     run.pool().sync().unwrap();

@@ -8,7 +8,7 @@
 //!
 //! For what a pool *is*, not for what is in its files: there a slow disk is waited for.
 
-use dmu::{AheadRoom, BlockStore, CachedStore, Key, ReadAhead, SetUse};
+use dmu::{BlockStore, CachedStore, Key, SetUse};
 use ondisk::BlkPtr;
 use parking_lot::Mutex;
 use rt::Rt;
@@ -106,23 +106,9 @@ impl BlockStore for HastyStore {
         self.hastily((bp, place), move |store, bp| store.read_sealed(bp, place))
     }
 
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
-
     fn rt(&self) -> Rt {
         self.store.rt()
     }
-
-    fn ahead(&self) -> Option<&ReadAhead> {
-        None
-    }
-
-    fn fetch(&self, _: &[(BlkPtr, Place)], _: Option<&Key>, _: &mut AheadRoom) {}
 
     fn usage(&self, set: u64) -> Arc<SetUse> {
         self.store.usage(set)
