@@ -524,8 +524,8 @@ fn suspect_sets(map: &BlockMap) -> Vec<Vec<Suspect>> {
 }
 
 /// The bytes behind the block's last, to the end of its sector, were written as zeros, but have no
-/// checksum. If the device returns something else, parity decides: it was computed from what was
-/// written. Zeros are assumed when more parity fits them.
+/// checksum. If they were read as something else, or computed from parity that was wrong, zeros are
+/// assumed, unless that contradicts more of what was read.
 fn settle_rest(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &mut [u8]) {
     let size = usize::try_from(req.size).unwrap_or(usize::MAX);
     let rest = block.get(size..).unwrap_or_default();
@@ -533,27 +533,27 @@ fn settle_rest(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &mut [u8]) 
         return;
     }
     let rest = rest.to_vec();
-    let wrong_as_read = wrong_parity(req, pieces, block);
+    let wrong_as_read = wrong_copies(req, pieces, block);
     if wrong_as_read == 0 {
         return;
     }
     block.get_mut(size..).unwrap_or_default().fill(0);
-    if wrong_parity(req, pieces, block) >= wrong_as_read
+    if wrong_copies(req, pieces, block) > wrong_as_read
         && let Some(place) = block.get_mut(size..)
     {
         place.copy_from_slice(&rest);
     }
 }
 
-/// Parity columns that were read and do not fit the block.
-fn wrong_parity(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &[u8]) -> usize {
+/// Copies of columns that were read and do not fit the block.
+fn wrong_copies(req: &BlockRead<'_>, pieces: &[PieceData<'_>], block: &[u8]) -> usize {
     let stripes = pieces.iter().flat_map(|h| {
         h.piece.map.stripes.iter().zip(&h.cells).map(move |(stripe, cells)| (h, stripe, cells))
     });
     let wrong = stripes.map(|(h, stripe, cells)| {
         let Some(truth) = truth(req, h, stripe, block) else { return 0 };
-        let parity = cells.iter().zip(&truth).take(stripe.nparity);
-        let copies = parity.flat_map(|(cell, bytes)| cell.copies.iter().map(move |c| (c, bytes)));
+        let columns = cells.iter().zip(&truth);
+        let copies = columns.flat_map(|(cell, bytes)| cell.copies.iter().map(move |c| (c, bytes)));
         let is_wrong = |(copy, bytes): &(&ColumnCopy, &Vec<u8>)| {
             let data = copy.data().filter(|_| !copy.source.stale);
             data.is_some_and(|data| data.get(..bytes.len()) != Some(&bytes[..]))

@@ -203,6 +203,36 @@ fn raidz_survives_as_many_losses_as_it_has_parity() {
     }
 }
 
+/// The rest of a block's last sector has no checksum: what is wrong there is found by parity, also
+/// where a device is away, and no other device is blamed for it.
+#[test]
+fn what_is_wrong_behind_the_end_of_a_block_is_blamed_on_its_device() {
+    for (nparity, width) in [(2u64, 5u64), (3, 6)] {
+        let config = || set(over_disks(list("raidz", 0, 50), width), "nparity", nparity);
+        let geometry = Raidz::new(nparity, 9, width as usize, &[], false).unwrap();
+        for size in [100, SECTOR + 100, 4 * SECTOR + 100] {
+            let at = (1 << 20) + 5 * SECTOR;
+            let (block, map) = (random(size, size), geometry.map(at, size, 1).unwrap());
+            let columns = || map.stripes[0].columns.iter().filter(|c| c.size > 0);
+            for (away, wrong) in columns().flat_map(|a| columns().map(move |w| (a, w))) {
+                let [away, guid] = [away, wrong].map(|c| c.child as u64 + 1);
+                if away == guid {
+                    continue;
+                }
+                let bench = Bench::new(vec![config()]);
+                bench.write(&map, |c, o| vec![(c as u64 + 1, o)], &block);
+                bench.damage(guid, wrong.offset + wrong.size - 1, 1);
+                let r = read(&bench.tree(&[away]), (0, at), 1, &block, Scope::All);
+                assert_eq!(r.data.as_ref().unwrap()[..], block[..]);
+                let case = format!("{nparity}, {size} bytes, without {away}");
+                let mut both = vec![away, guid];
+                both.sort_unstable();
+                assert_eq!(blamed(&r), both, "{case}");
+            }
+        }
+    }
+}
+
 fn expanded(nparity: u64, width: u64) -> ondisk::nvlist::NvList {
     let mut l = set(over_disks(list("raidz", 0, 50), width), "nparity", nparity);
     l.set("raidz_expand_txgs", NvValue::U64Array(vec![100]));
