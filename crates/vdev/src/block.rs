@@ -30,8 +30,8 @@ pub struct BlockRead<'a> {
     pub birth: u64,
     /// Says whether bytes are the block's.
     pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
-    /// It may never have been written, or not on every device: no device counts other bytes as an
-    /// error of its own.
+    /// It may never have been written, or not on every device, or nothing tells its bytes from
+    /// others: no device counts other bytes as an error of its own.
     pub speculative: bool,
 }
 

@@ -212,13 +212,30 @@ fn be_honest_while_rows_move(plans: &mut [Plan]) {
     }
 }
 
+/// The vdevs with a leaf that may have answered wrongly while another was filled in the order of
+/// the disk: nothing is verified then, and what was answered is copied. What a distributed spare
+/// has is on all leaves.
+fn filled_unseen(plans: &[Plan], is_it: impl Fn(&Plan) -> bool) -> Vec<u64> {
+    let lies = |plan: &&Plan| plan.trouble.is_some_and(LeafFault::lies);
+    let lying: Vec<u64> = plans.iter().filter(lies).map(|plan| plan.member.top).collect();
+    let filled = plans.iter().filter(|plan| is_it(plan)).map(|plan| plan.member.top);
+    filled.filter(|top| lying.contains(top)).collect()
+}
+
 /// The devices that may be blamed now: those of vdevs that got wider may all have what one of them
-/// answered wrongly.
+/// answered wrongly, and so may those that were filled unseen.
 fn guilty(pool: &LivePool, plans: &[Plan]) -> Vec<usize> {
-    let wide = to_widen(plans);
+    let is_rebuilt = |plan: &Plan| plan.change == Some(Change::Rebuild);
+    let is_spared = |plan: &Plan| {
+        matches!(plan.change, Some(Change::Spare | Change::SpareForGood)) && plan.new.is_none()
+    };
+    let rebuilt = filled_unseen(plans, is_rebuilt);
+    let new = plans.iter().filter(|plan| is_rebuilt(plan) && rebuilt.contains(&plan.member.top));
+    let new = new.filter_map(|plan| plan.new.map(|(device, _)| device));
+    let tops = [to_widen(plans), filled_unseen(plans, is_spared)].concat();
     let members = members(pool).into_iter().flatten();
-    let moved = members.filter(|m| wide.contains(&m.top)).map(|m| m.device);
-    plans.iter().flat_map(Plan::guilty).chain(moved).collect()
+    let moved = members.filter(|m| tops.contains(&m.top)).map(|m| m.device);
+    plans.iter().flat_map(Plan::guilty).chain(new).chain(moved).collect()
 }
 
 /// How often something was done, and how often it was refused.

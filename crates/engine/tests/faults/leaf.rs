@@ -70,6 +70,11 @@ impl LeafFault {
         matches!(self, DropsWrites | FlipsWrites | Misdirects | Tears)
     }
 
+    /// What is read may be something else than what was written.
+    pub fn lies(self) -> bool {
+        self.is_of_kept_writes() || matches!(self, Self::FlipsReads | Self::IsStale)
+    }
+
     fn concerns(self, what: Kind) -> bool {
         match self {
             Self::FailsReads | Self::FlipsReads | Self::IsStale => what == Kind::Read,

@@ -151,6 +151,35 @@ fn what_cannot_be_rebuilt_is_refused() {
     });
 }
 
+/// What a rebuild reads is not verified, so no side is blamed for what another one answers. The
+/// scrub that follows makes good what was copied wrong.
+#[test]
+fn a_rebuild_blames_no_device_for_what_another_answers() {
+    scenarios((2380..).zip([Shape::Mirror, Shape::Draid2]), |steps, shape| {
+        // What has no checksum stays as it was copied.
+        let mut run = run_with(steps, shape, 80, |run| run.has_checksums = true);
+        run.pool().sync().unwrap();
+        let old = guid(run.pool(), 1);
+        let content = 4 << 20..DEVICE_BYTES - (512 << 10);
+        run.bench.faults[1].add(Fault::flip(content, 1));
+        let new = run.bench.devices.len();
+        replace(&mut run, old, ResilverKind::Sequential);
+        run.pool().wait_for_scan().unwrap();
+        let names = [1, new].map(|n| format!("mem{n}"));
+        for leaf in run.pool().view().vdevs().leaves() {
+            let errors = leaf.read_errors() + leaf.write_errors() + leaf.checksum_errors();
+            let may_err = names.iter().any(|name| name == leaf.name());
+            assert!(errors == 0 || may_err, "{shape:?}: {} has {errors} errors", leaf.name());
+        }
+        run.pool().forget_errors(None).unwrap();
+        run.pool().scrub().unwrap();
+        ends_well(run.pool(), &format!("{shape:?}"));
+        assert!(is_settled(run.pool(), &[old]), "{shape:?}");
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[1]);
+    });
+}
+
 /// The power fails after any number of writes of a rebuild: the next import goes on with it.
 #[test]
 fn a_rebuild_may_end_at_any_write() {

@@ -292,7 +292,8 @@ impl<'a> Pass<'a> {
             dva: Dva::new(self.id, space.start, space.end - space.start, false),
             size: *psize,
             birth: 0,
-            speculative: false,
+            // Which of several that differ is right is not known here: the scrub blames.
+            speculative: true,
             verify: &any,
         };
         let reads: Vec<_> = batch.iter().map(read).collect();
