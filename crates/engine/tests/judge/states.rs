@@ -5,13 +5,18 @@
 use super::handover::{LONG, Work, filled, judge, overwrite, saved};
 use super::random::{Bench, add_large};
 use super::{DEVICE_BYTES, describe_pool, set};
+use engine::inside::device::{Write, WriteDeviceRef};
 use engine::inside::ondisk::scan::State;
 use engine::inside::pool::{OpenOptions, Pool};
-use engine::live::{OfflineMode, OwnChanges};
+use engine::live::{Devices, OfflineMode, OwnChanges};
 use engine::pools::{CheckpointState, LeafWork, Reason, VdevState, WorkState};
 use engine::{LivePool, Progress, activity};
-use poolkit::Shape;
+use parking_lot::Mutex;
+use poolkit::{HookedDevice, Shape};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// The guid of this leaf.
@@ -19,7 +24,35 @@ fn guid(pool: &Pool, leaf: usize) -> u64 {
     pool.vdevs().leaves().nth(leaf).unwrap().guid()
 }
 
-/// The second side was away while a file was written, and its resilver has not ended.
+/// Writes of a device that wait, once it has taken some, until this is dropped.
+struct Hold {
+    is_set: Arc<AtomicBool>,
+    reached: Receiver<()>,
+    _go_on: Sender<()>,
+}
+
+/// The device, and what holds it when it has taken this many bytes since that was set.
+fn held_after(device: WriteDeviceRef, most: u64) -> (WriteDeviceRef, Hold) {
+    let (is_set, taken) = (Arc::new(AtomicBool::new(false)), AtomicU64::new(0));
+    let (reach, reached) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (is_held, may_go_on) = (Arc::clone(&is_set), Mutex::new(may_go_on));
+    let on_write = move |batch: Vec<Write>| {
+        let bytes: usize = batch.iter().map(Write::len).sum();
+        let is_held = is_held.load(Ordering::Acquire);
+        if is_held && taken.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64 >= most {
+            let _ = reach.send(());
+            // Fails at once when there is no hold any more.
+            let _ = may_go_on.lock().recv();
+        }
+        batch
+    };
+    let device = HookedDevice::new(device, Box::new(on_write));
+    (Arc::new(device), Hold { is_set, reached, _go_on: go_on })
+}
+
+/// The second side was away while a file was written, and its resilver has not ended: it was held
+/// up in its first 16 MiB of the file, and stood when it had them.
 fn resilver(dir: &Path) -> (Bench, PathBuf) {
     const BYTES: u64 = 48 << 20;
     let run = filled(6000, Shape::Mirror, DEVICE_BYTES, "state-resilver");
@@ -28,30 +61,34 @@ fn resilver(dir: &Path) -> (Bench, PathBuf) {
     pool.offline_leaf(side, OfflineMode::Offline).unwrap();
     add_large(pool, BYTES);
     pool.sync().unwrap();
-    // Its place is that of what it came to, and is written each millisecond.
+    // Its place is that of what it came to, and is written when a piece has ended, of which each
+    // takes as little as can be.
     set(pool, "zfs_scan_legacy=1");
-    set(pool, "zfs_resilver_min_time_ms=1");
+    set(pool, "zfs_scrub_min_time_ms=1");
     set(pool, "zfs_scan_checkpoint_intval=0");
     set(pool, "zfs_scan_suspend_progress=1");
-    pool.online_leaf(side, OwnChanges::GiveUp, None, &run.bench.source()).unwrap();
+    let (device, hold) = held_after(run.bench.write_ref(1), BYTES / 8);
+    let devices = run.bench.source().into_iter().chain([("mem1".to_owned(), device)]);
+    let devices: Devices = devices.collect();
+    pool.online_leaf(side, OwnChanges::GiveUp, None, &devices).unwrap();
     let state = || pool.look().unwrap().scan_state().unwrap();
     while state().is_none_or(|now| now.state() != State::Active) {
         pool.sync().unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
-    // A txg at a time: what was read is written, and the place of it is durable.
-    for _ in 0..1000 {
-        if state().unwrap().processed >= BYTES / 8 {
-            break;
-        }
-        set(pool, "zfs_scan_suspend_progress=0");
-        std::thread::sleep(Duration::from_millis(2));
-        set(pool, "zfs_scan_suspend_progress=1");
+    hold.is_set.store(true, Ordering::Release);
+    set(pool, "zfs_scan_suspend_progress=0");
+    hold.reached.recv_timeout(LONG).unwrap();
+    set(pool, "zfs_scan_suspend_progress=1");
+    // The time of the piece is over.
+    std::thread::sleep(Duration::from_millis(2));
+    drop(hold);
+    while state().unwrap().processed < BYTES / 8 {
         pool.sync().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
     }
     let now = state().unwrap();
-    // How far it came depends on the machine: it may be at its last step.
-    assert!(now.state() == State::Active && now.processed >= BYTES / 8, "{now:?}");
+    assert!(now.state() == State::Active && now.processed < BYTES, "{now:?}");
     let (bench, _) = run.finish();
     saved(bench, dir.join("resilver"))
 }

@@ -74,6 +74,17 @@ fn is_over(pool: &LivePool, case: &str) {
     assert_eq!(remarks(pool), [None, None], "{case}");
 }
 
+/// Every block is as it should be on every leaf.
+fn has_all_on_each(pool: &LivePool, case: &str) {
+    pool.scrub().unwrap();
+    pool.wait_for_scan().unwrap();
+    let scrub = pool.view().scan_state().unwrap().unwrap();
+    assert_eq!((scrub.function(), scrub.state()), (Function::Scrub, State::Finished), "{case}");
+    assert_eq!((scrub.processed, scrub.errors), (0, 0), "{case}");
+    let tree = pool.view().vdevs();
+    assert!(tree.leaves().all(|leaf| leaf.checksum_errors() == 0), "{case}");
+}
+
 #[test]
 fn a_leaf_that_comes_while_a_resilver_runs_waits_for_its_end() {
     scenarios((2100..).zip([Shape::Mirror3, Shape::Raidz2, Shape::Draid2]), |steps, shape| {
@@ -99,13 +110,16 @@ fn a_leaf_that_comes_while_a_resilver_runs_waits_for_its_end() {
         let seen = run.pool().look().unwrap();
         assert_eq!(setups(&seen), begun + 1, "{shape:?}: the second came behind it");
         assert_eq!(events(&seen, "starting deferred resilver"), 1, "{shape:?}");
+        has_all_on_each(run.pool(), &format!("{shape:?}"));
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
         for (n, copy) in copies.iter().enumerate() {
             copy.zdb();
             let pool = copy.import();
             pool.wait_for_scan().unwrap();
-            is_over(&pool, &format!("{shape:?}, copy {n}"));
+            let case = format!("{shape:?}, copy {n}");
+            is_over(&pool, &case);
+            has_all_on_each(&pool, &case);
             pool.export().unwrap();
             copy.zdb();
         }
