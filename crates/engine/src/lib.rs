@@ -554,8 +554,8 @@ pub mod pools {
         ReadRepairs, Salvage, UnknownFeature,
     };
     pub use pool::{
-        CheckpointNote, Condition, ExpansionNote, PoolSpace, Remark, Removal, SUSPENDED, Section,
-        Status, VdevTreeView, VdevView, ViewState, WorkProgress,
+        CheckpointNote, Condition, ExpansionNote, ExpansionWait, PoolSpace, Remark, Removal,
+        SUSPENDED, Section, Status, VdevTreeView, VdevView, ViewState, WorkProgress,
     };
     /// ```
     /// use engine::live::ImportOptions;

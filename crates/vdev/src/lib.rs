@@ -63,7 +63,7 @@ pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;
 pub use judge::SilentTop;
 pub use raw::RawError;
-pub use reflow::{AllocatedIn, ReflowError, Reflowed};
+pub use reflow::{AllocatedIn, ReflowError, ReflowObstacle, Reflowed};
 pub use size::{asize_max, device_size_min, draid_asize};
 pub use state::{Reason, VdevState};
 pub use thresholds::ErrorLimit;

@@ -38,6 +38,20 @@ pub enum ReflowError {
     Space(String),
 }
 
+/// What keeps the rows of a vdev from being moved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReflowObstacle {
+    /// Below this vdev a spare stands in for a device, or one takes the place of another.
+    #[error("{0} is to be one device first")]
+    TwoDevices(String),
+    /// This device is not written to.
+    #[error("{0} is not in use")]
+    Away(String),
+    /// This device lacks something.
+    #[error("{0} lacks data that was written")]
+    Behind(String),
+}
+
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reflowed {
@@ -117,16 +131,27 @@ impl VdevTree {
     /// has missed nothing.
     #[must_use]
     pub fn can_reflow(&self, vdev: u32) -> bool {
-        let Ok(cx) = self.cx(vdev) else { return false };
-        cx.node.children.iter().all(|child| {
-            self.nodes.get(*child).is_some_and(|n| {
-                let is_used = n.writer.is_some() && n.queue.is_some() && !n.health.is_out();
-                matches!(n.role, Role::Leaf)
-                    && is_used
-                    && !n.is_behind()
-                    && !n.health.has_missed_any()
-            })
-        })
+        self.cx(vdev).is_ok() && self.reflow_obstacle(vdev).is_none()
+    }
+
+    /// Why the rows of a vdev cannot be moved that is being expanded.
+    #[must_use]
+    pub fn reflow_obstacle(&self, vdev: u32) -> Option<ReflowObstacle> {
+        let cx = self.cx(vdev).ok()?;
+        let obstacle = |n: &Node| {
+            let name = || n.name.to_string();
+            let is_used = n.writer.is_some() && n.queue.is_some() && !n.health.is_out();
+            if !matches!(n.role, Role::Leaf) {
+                Some(ReflowObstacle::TwoDevices(name()))
+            } else if !is_used {
+                Some(ReflowObstacle::Away(name()))
+            } else if n.is_behind() || n.health.has_missed_any() {
+                Some(ReflowObstacle::Behind(name()))
+            } else {
+                None
+            }
+        };
+        cx.node.children.iter().filter_map(|child| self.nodes.get(*child)).find_map(obstacle)
     }
 
     /// Does the next step of the expansion of a vdev whose blocks end before the byte `end`. Must

@@ -1,8 +1,11 @@
-//! `zpool remove` of devices with data, as a user has it.
+//! What moves data from device to device, as a user has it: `zpool remove` of devices with data,
+//! and raidz vdevs that get wider.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use support::place::Place;
 
 #[track_caller]
@@ -58,4 +61,32 @@ fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
     has(&place.fails("zpool add -f tank raidz four five"), &["invalid config", "not be raidz"]);
     has(&place.fails("zpool remove -s tank"), &["cannot cancel removal", "no removal in progress"]);
     place.ok("zpool export tank");
+}
+
+/// A spare stands in while a raidz gets wider: what waits for the end is told why there is none.
+#[test]
+fn an_expansion_that_waits_for_a_spare_says_so() {
+    let place = Place::new(&["a", "b", "c", "d", "s"]);
+    place.ok("zpool create tank raidz1 a b c spare s");
+    std::fs::write(place.path().join("file"), vec![7; 1 << 20]).unwrap();
+    place.ok("cp file tank:/file");
+    let mut server = place.serve("tank");
+    place.ok_here("tunables --pool tank zinc_raidz_expand_suspend_progress=1");
+    place.ok_here("zpool attach tank raidz1-0 d");
+    place.ok_here("zpool replace tank c s");
+    place.ok_here("zpool wait -t resilver tank");
+    place.ok_here("tunables --pool tank zinc_raidz_expand_suspend_progress=0");
+    let status = place.ok_here("zpool status tank");
+    has(&status, &["paused while a spare is in use", "it waits until spare-2 is one device"]);
+    let mut wait = place.command_here("zpool wait -t raidz_expand tank");
+    let mut wait = wait.stderr(Stdio::piped()).spawn().unwrap();
+    let mut note = String::new();
+    BufReader::new(wait.stderr.take().unwrap()).read_line(&mut note).unwrap();
+    assert_eq!(note, "zinc: the expansion waits: spare-2 is to be one device first\n");
+    place.ok_here("zpool detach tank s");
+    assert!(wait.wait().unwrap().success());
+    has(&place.ok_here("zpool status tank"), &["expand: expanded raidz1-0 copied"]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    place.ok("check tank");
 }

@@ -7,6 +7,7 @@ use super::*;
 use engine::inside::pool::Error;
 use engine::live::ResilverKind;
 use engine::live::tunables::Tunable;
+use engine::pools::ExpansionWait;
 use poolkit::Shape;
 use std::time::Duration;
 
@@ -210,6 +211,41 @@ fn an_expansion_waits_for_its_devices() {
         (0..20).for_each(|_| run.step());
         assert!(is_whole(run.pool()));
         ends_well(run);
+    });
+}
+
+/// A spare stands in and has all: the expansion waits until it is given back, and says so.
+#[test]
+fn an_expansion_says_that_it_waits_for_a_spare() {
+    scenario(2440, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 40);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        attach(&mut run);
+        let why = run.pool().why_expansion_waits().unwrap();
+        assert!(why.starts_with("zinc_raidz_expand_suspend_progress"), "{why}");
+        let n = run.bench.extra();
+        let (spec, devices) = (run.bench.leaf(n), run.bench.source());
+        run.pool().add_aux(&[spec], &[], &devices).unwrap();
+        let spare = run.pool().spares_left().unwrap()[0].guid;
+        let (old, device) = (guid(run.pool(), 1), run.bench.write_ref(n));
+        run.pool().take_spare(old, spare, Some(device)).unwrap();
+        run.pool().wait_for_scan().unwrap();
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        run.pool().sync().unwrap();
+        assert!(!run.pool().wait_for_expansion(Duration::ZERO).unwrap());
+        let waits = |pool: &LivePool| {
+            let seen = pool.look().unwrap();
+            let note = seen.status(&seen.space()).expansion.unwrap();
+            (pool.why_expansion_waits(), note.waits)
+        };
+        let why = "spare-1 is to be one device first".to_owned();
+        let note = ExpansionWait::Spare("spare-1".to_owned());
+        assert_eq!(waits(run.pool()), (Some(why), Some(note)));
+        run.pool().detach(spare).unwrap();
+        goes_to_its_end(run.pool());
+        assert_eq!(waits(run.pool()), (None, None));
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &[n]);
     });
 }
 

@@ -66,6 +66,15 @@ pub struct Status {
     pub damaged: Vec<String>,
 }
 
+/// Why an expansion does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpansionWait {
+    /// A device of the vdev is away or lacks something.
+    Devices,
+    /// In the vdev of this name a spare stands in for a device.
+    Spare(String),
+}
+
 /// A RAID-Z expansion that runs, or ended last.
 #[derive(Clone, Debug)]
 pub struct ExpansionNote {
@@ -79,8 +88,8 @@ pub struct ExpansionNote {
     pub allocated: u64,
     /// Seconds since it began.
     pub elapsed: u64,
-    /// A device of the vdev is away or lacks something, and it is waited for.
-    pub waits: bool,
+    /// What is waited for.
+    pub waits: Option<ExpansionWait>,
 }
 
 impl Pool {
@@ -101,13 +110,19 @@ impl Pool {
         let below: Vec<u64> = top.into_iter().flat_map(|top| top.walk()).map(|v| v.guid).collect();
         let mut leaves = tree.leaves().filter(|l| below.contains(&l.guid()));
         let now = tree.rt().wall().as_secs();
+        let lacks = leaves.any(|l| !l.state().is_readable() || !l.missed().is_empty());
+        let spared = u32::try_from(found.vdev).ok().and_then(|id| tree.top(id)).and_then(|top| {
+            let spared = top.node().children().find(|child| child.kind() == "spare");
+            spared.map(|child| child.name().to_owned())
+        });
+        let devices = lacks.then_some(ExpansionWait::Devices);
         Some(ExpansionNote {
             vdev: found.vdev,
             name: view.map(|v| v.name.clone()).unwrap_or_default(),
             state: found.state,
             allocated: view.map_or(0, |v| v.space[1]).max(found.state.bytes_copied),
             elapsed: now.saturating_sub(found.state.start_time),
-            waits: leaves.any(|l| !l.state().is_readable() || !l.missed().is_empty()),
+            waits: devices.or(spared.map(ExpansionWait::Spare)),
         })
     }
 

@@ -1,8 +1,8 @@
 //! The running or last activities of a pool: scan, removal, expansion, checkpoint.
 
 use engine::pools::{
-    CheckpointNote, ExpansionNote, Function, RebuildState, Removal, ScanProgress as State,
-    ScanState, Status,
+    CheckpointNote, ExpansionNote, ExpansionWait, Function, RebuildState, Removal,
+    ScanProgress as State, ScanState, Status,
 };
 use term::human::{ctime, nicebytes, nicenum};
 
@@ -183,16 +183,24 @@ fn expansion_lines(e: &ExpansionNote, date: &dyn Fn(u64) -> String) -> Vec<Strin
             let rate = (copied / e.elapsed.max(1)).max(1);
             let percent = 100.0 * copied as f64 / all.max(1) as f64;
             let left = all.saturating_sub(copied) / rate;
-            let end = match (e.waits, left < SLOW) {
-                (true, _) => "paused for resilver or clear".to_owned(),
+            let end = match (&e.waits, left < SLOW) {
+                (Some(ExpansionWait::Devices), _) => "paused for resilver or clear".to_owned(),
+                (Some(ExpansionWait::Spare(_)), _) => "paused while a spare is in use".to_owned(),
                 (_, true) => format!("{} to go", duration(left)),
                 _ => "(copy is slow, no estimated time)".to_owned(),
             };
             let [copied, all, rate] = [copied, all, rate].map(nicenum);
-            vec![
+            let mut out = vec![
                 format!("expand: expansion of {name} in progress since {}", date(s.start_time)),
                 format!("\t{copied} / {all} copied at {rate}/s, {percent:.2}% done, {end}"),
-            ]
+            ];
+            if let Some(ExpansionWait::Spare(vdev)) = &e.waits {
+                out.push(format!(
+                    "\tit waits until {vdev} is one device: `zinc zpool detach` the spare, or the \
+                     other to keep the spare"
+                ));
+            }
+            out
         }
         _ => Vec::new(),
     }

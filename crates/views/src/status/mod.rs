@@ -510,7 +510,7 @@ fn expansion(e: &ExpansionNote, int: bool) -> Value {
         "end_time": json::number(e.state.end_time, int),
         "to_reflow": json::number(e.allocated, int),
         "reflowed": json::number(e.state.bytes_copied, int),
-        "waiting_for_resilver": json::number(u64::from(e.waits), int),
+        "waiting_for_resilver": json::number(u64::from(e.waits.is_some()), int),
     })
 }
 

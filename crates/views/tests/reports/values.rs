@@ -17,9 +17,9 @@ use engine::live::{
     AbandonedHead, Event, EventValue, NotUsed, PushReason, Refused, SpaceClass, TxgRecord, TxgState,
 };
 use engine::pools::{
-    CheckpointNote, Condition, ExpansionNote, Function, HistoryRecord, LeafProgress, LeafWork,
-    Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status, VdevState,
-    VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
+    CheckpointNote, Condition, ExpansionNote, ExpansionWait, Function, HistoryRecord, LeafProgress,
+    LeafWork, Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status,
+    VdevState, VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
 };
 use engine::repair::{Failure, Plan, Step};
 use serde_json::json;
@@ -290,6 +290,7 @@ fn removals_expansions_and_checkpoints() {
         let disks = ["/dev/sda", "/dev/sdb", "/dev/sdc", "/dev/sdd"].map(disk).to_vec();
         Status { expansion: Some(note), ..status(vec![vdev("raidz1-0", kind, disks)]) }
     };
+    let (devices, spare) = (ExpansionWait::Devices, ExpansionWait::Spare("spare-1".to_owned()));
     let kept = |made| {
         let checkpoint = Some(CheckpointNote { made, bytes: 268 * 1024 });
         Status { checkpoint, ..status(mirror()) }
@@ -298,9 +299,10 @@ fn removals_expansions_and_checkpoints() {
         ("a removal", report(&removing(ScanProgress::Active))),
         ("a removal has ended", report(&removing(ScanProgress::Finished))),
         ("a removal was canceled", report(&removing(ScanProgress::Canceled))),
-        ("an expansion", report(&expanding(ScanProgress::Active, false))),
-        ("an expansion waits", report(&expanding(ScanProgress::Active, true))),
-        ("an expansion has ended", report(&expanding(ScanProgress::Finished, false))),
+        ("an expansion", report(&expanding(ScanProgress::Active, None))),
+        ("an expansion waits", report(&expanding(ScanProgress::Active, Some(devices)))),
+        ("an expansion waits for a spare", report(&expanding(ScanProgress::Active, Some(spare)))),
+        ("an expansion has ended", report(&expanding(ScanProgress::Finished, None))),
         ("a checkpoint", report(&kept(Some(NOW)))),
         ("a checkpoint is discarded", report(&kept(None))),
     ];

@@ -50,6 +50,10 @@ use crate::error::Result;
 use ondisk::expand::Expansion;
 use std::time::Duration;
 
+/// What is said of one that waits because a tunable says so.
+const HELD: &str =
+    "zinc_raidz_expand_suspend_progress or raidz_expand_max_reflow_bytes holds it up";
+
 /// How long is waited before it is looked whether the pool has stopped.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -90,8 +94,16 @@ impl LivePool {
     /// Why an expansion that runs does not go on.
     #[must_use]
     pub fn why_expansion_waits(&self) -> Option<String> {
-        let state = self.shared.reflows.state.lock();
-        state.running.and_then(|_| state.stands.clone())
+        let (now, stands) = {
+            let state = self.shared.reflows.state.lock();
+            (state.running?, state.stands.clone())
+        };
+        let obstacle = || {
+            let obstacle = self.shared.reader.vdevs().reflow_obstacle(now.id);
+            obstacle.map(|obstacle| obstacle.to_string())
+        };
+        let held = || self.shared.is_reflow_held(&now.record).then(|| HELD.to_owned());
+        stands.or_else(obstacle).or_else(held)
     }
 
     /// Waits until no expansion runs, and no longer than this; whether none does.

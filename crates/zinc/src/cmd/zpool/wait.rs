@@ -67,6 +67,7 @@ impl Args {
         interval: Option<Duration>,
     ) -> Result<(), Failure> {
         let mut shown: Option<Instant> = None;
+        let mut reason = None;
         let style = Style { script: self.script, parsable: self.parsable };
         loop {
             let (seen, is_scanning) = (pool.look()?, pool.is_scanning());
@@ -87,9 +88,20 @@ impl Args {
             if is_over {
                 return Ok(());
             }
+            say_why(session, pool, wanted, &mut reason);
             session.sleep(LOOK)?;
         }
     }
+}
+
+/// Says once why an expansion that is waited for does not go on.
+fn say_why(session: &Session, pool: &LivePool, wanted: &[Activity], reason: &mut Option<String>) {
+    let is_wanted = wanted.contains(&Activity::Expand);
+    let why = is_wanted.then(|| pool.why_expansion_waits()).flatten();
+    if let Some(why) = why.as_ref().filter(|why| reason.as_ref() != Some(why)) {
+        ui::note(session, &format!("the expansion waits: {why}"));
+    }
+    *reason = why;
 }
 
 impl Verb for Args {
