@@ -695,19 +695,47 @@ fn with_sync_always_each_change_is_promised() {
     }
 }
 
+/// Loses the log devices with the power, at each `step`th cut that differs, and at `samples` where
+/// chance decides what the others have of what was not flushed. How many logs were given up.
+fn lose_logs(run: &Run, step: usize, samples: u64, seed: u64) -> Result<usize, String> {
+    let mut given_up = 0;
+    let describe = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
+    for cut in cuts(run).step_by(step) {
+        let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
+        given_up += judge_without_logs(run, cut, &images).map_err(|e| describe(cut, e))?;
+    }
+    let mut rng = testkit::Rng::new(seed);
+    for _ in 0..samples {
+        let cut = rng.below(run.log.len() as u64 + 1) as usize;
+        let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
+        given_up += judge_without_logs(run, cut, &images).map_err(|e| describe(cut, e))?;
+    }
+    Ok(given_up)
+}
+
 #[test]
 fn log_devices_that_go_with_the_power_take_what_no_txg_has_and_that_is_said() {
-    for (seed, shape, step) in [(60, Shape::DiskAndLog, 3), (62, Shape::DiskAndLogs, 7)] {
+    let shapes = [(Shape::DiskAndLog, 5), (Shape::DiskAndLogs, 9), (Shape::MirrorAndLogs, 13)];
+    for (seed, (shape, step)) in (60..).zip(shapes) {
         testkit::shrinking_seed(seed, STEPS, |steps| {
             let run = run(seed, shape, steps);
-            let mut given_up = 0;
-            for cut in cuts(&run).step_by(step) {
-                let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-                given_up += judge_without_logs(&run, cut, &images).unwrap_or_else(|e| {
-                    panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut))
-                });
-            }
+            let given_up = lose_logs(&run, step, 12, seed);
+            let given_up = given_up.unwrap_or_else(|e| panic!("{shape:?}, {e}"));
             assert!(given_up > 5 || steps.len() < STEPS, "{given_up}");
+        });
+    }
+}
+
+/// `cargo test -p engine --test promise -- --ignored`.
+#[test]
+#[ignore = "long form: minutes"]
+fn log_devices_that_go_with_the_power_at_every_event() {
+    for seed in 64..76 {
+        let shapes = [Shape::DiskAndLog, Shape::DiskAndLogs, Shape::MirrorAndLogs];
+        let shape = shapes[seed as usize % shapes.len()];
+        testkit::shrinking_seed(seed, 2 * STEPS, |steps| {
+            let run = run(seed, shape, steps);
+            lose_logs(&run, 1, 200, seed).unwrap_or_else(|e| panic!("{shape:?}, {seed}: {e}"));
         });
     }
 }

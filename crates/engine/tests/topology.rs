@@ -9,6 +9,8 @@
 mod add;
 #[path = "topology/checkpoint.rs"]
 mod checkpoint;
+#[path = "topology/clones.rs"]
+mod clones;
 #[path = "topology/deferred.rs"]
 mod deferred;
 #[path = "topology/draid.rs"]

@@ -308,6 +308,13 @@ impl Bench {
         self.wrap_all();
     }
 
+    /// The pool as its devices have it now, in copies of them.
+    pub fn copy(&self) -> Self {
+        let devices = self.devices.iter().map(|d| Arc::new(d.fork())).collect();
+        let copy = Self::new(self.shape, 0, self.ashift).encrypted(self.is_encrypted);
+        Self { devices, ..copy }
+    }
+
     pub fn check(&self, pool: &Pool) -> Result<(), String> {
         if let Some(lost) = pool.salvage().first() {
             return Err(format!("{}: {}", lost.what, lost.cause));

@@ -17,7 +17,7 @@ impl Run {
     }
 
     /// Begins a transaction; `None`: there is no space, which counts as refused.
-    fn begin(&mut self, fs: &Filesystem, hold: Hold) -> Result<Option<Tx>, String> {
+    pub(super) fn begin(&mut self, fs: &Filesystem, hold: Hold) -> Result<Option<Tx>, String> {
         match fs.begin(hold) {
             Ok(tx) => {
                 self.in_txg(tx.txg());

@@ -9,6 +9,7 @@
 #![allow(clippy::print_stderr, reason = "a failure says which seed and operation it was")]
 
 pub mod bench;
+pub mod clones;
 mod compare;
 mod datasets;
 mod files;

@@ -9,18 +9,17 @@ use engine::inside::ondisk::scan::State;
 use engine::live::tunables::{Setting, Tunable};
 use engine::live::{Devices, NewTop, SpaceClass, VdevSpec};
 use poolkit::Shape;
-use std::sync::Arc;
 use std::time::Duration;
 use testkit::{RandomSteps, scenario, scenarios};
 
-const LONG: Duration = Duration::from_mins(10);
+pub(super) const LONG: Duration = Duration::from_mins(10);
 
 pub(super) fn set(pool: &LivePool, tunable: Tunable, value: u64) {
     pool.set_tunable(Setting { tunable, value });
 }
 
 /// The guid of the top-level vdev with this number.
-fn top(pool: &LivePool, id: u64) -> u64 {
+pub(super) fn top(pool: &LivePool, id: u64) -> u64 {
     let seen = pool.look().unwrap();
     seen.config().vdev_tree.children.iter().find(|t| t.id == id).unwrap().guid
 }
@@ -30,23 +29,22 @@ fn state(bench: &Bench) -> State {
 }
 
 /// A txg ends, with a piece of the removal in it.
-fn one_txg(pool: &LivePool) {
+pub(super) fn one_txg(pool: &LivePool) {
     set(pool, Tunable::RemovalSuspend, 0);
     pool.sync().unwrap();
     set(pool, Tunable::RemovalSuspend, 1);
 }
 
 /// The pool as it is now is whole for zinc and for zdb, whatever is under way.
-fn is_whole_now(run: &Run, case: &str) {
+pub(super) fn is_whole_now(run: &Run, case: &str) {
     run.pool().sync().unwrap();
-    let mut bench = Bench::new(run.bench.shape, super::DEVICE_BYTES, run.bench.ashift);
-    bench.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+    let bench = run.bench.copy();
     whole(&bench, case);
     bench.zdb();
 }
 
 /// The pool goes without these devices from now on.
-fn without(mut bench: Bench, model: &Model, away: &[usize], case: &str) -> Bench {
+pub(super) fn without(mut bench: Bench, model: &Model, away: &[usize], case: &str) -> Bench {
     bench.away = away.to_vec();
     holds_model(&bench, model, case);
     bench
