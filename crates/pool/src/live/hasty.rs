@@ -18,20 +18,23 @@ use std::time::Duration;
 use vdev::{Fault, FaultKind};
 use zio::{Block, Place};
 
-/// How long one look waits for devices. A disk that was spun down may take longer: then its report
-/// has less in it, once.
+/// How long one look waits for devices that hang, or take long to fail. A disk that was spun down
+/// may take longer: then its report has less in it, once.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// See the head of the file.
 pub(super) struct HastyStore {
     store: Arc<CachedStore>,
     has_given_up: Arc<AtomicBool>,
+    /// How long reads of this look were waited for in vain.
+    in_vain: Mutex<Duration>,
 }
 
 impl HastyStore {
     /// `has_given_up` is set when the look waits no more.
     pub(super) fn new(store: &Arc<CachedStore>, has_given_up: &Arc<AtomicBool>) -> Self {
-        Self { store: Arc::clone(store), has_given_up: Arc::clone(has_given_up) }
+        let in_vain = Mutex::default();
+        Self { store: Arc::clone(store), has_given_up: Arc::clone(has_given_up), in_vain }
     }
 
     fn hastily(
@@ -58,15 +61,19 @@ impl HastyStore {
             let read = body.lock().take();
             return read.map_or_else(|| Err(out_of_reach(bp, place)), |read| read(&self.store, bp));
         }
-        let until = rt.now() + PATIENCE;
+        let began = rt.now();
+        let until = began + PATIENCE.saturating_sub(*self.in_vain.lock());
         let mut result = answer.0.lock();
         while result.is_none() && rt.now() < until {
             answer.1.wait_until(&mut result, until);
         }
-        result.take().unwrap_or_else(|| {
-            self.has_given_up.store(true, Ordering::Release);
-            Err(out_of_reach(bp, place))
-        })
+        let result = result.take();
+        if !matches!(result, Some(Ok(_))) {
+            let mut in_vain = self.in_vain.lock();
+            *in_vain += rt.now().saturating_sub(began);
+            self.has_given_up.fetch_or(*in_vain >= PATIENCE, Ordering::AcqRel);
+        }
+        result.unwrap_or_else(|| Err(out_of_reach(bp, place)))
     }
 }
 
