@@ -33,9 +33,9 @@ use ondisk::hex;
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,6 +52,8 @@ const MAGIC: [u8; 8] = *b"zincche\x01";
 const HASHED: usize = 8 + 16 + 8 + 8 + 32;
 /// Bytes of a file at most: its table is in memory, and takes 340 MiB then.
 const FILE_MAX: u64 = 1 << 40;
+/// For its owner alone.
+const MODE: u32 = 0o600;
 /// Bytes that wait to be written at most.
 const WAITING_MAX: u64 = 64 << 20;
 
@@ -237,6 +239,19 @@ pub(super) struct Lines {
     is_broken: bool,
 }
 
+/// What a pool has may be secret: a file that another user made in a folder for all is not used,
+/// since that user can read it.
+fn keep_from_others(file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("the file of the cache belongs to another user"));
+    }
+    match found.mode() & 0o077 {
+        0 => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(MODE)),
+    }
+}
+
 impl Lines {
     fn open(place: &CachePlace, disk: Uuid, rt: &Rt) -> io::Result<Self> {
         let count = place.file_size()?.saturating_sub(2 * HEAD as u64) / (LINE + ENTRY as u64);
@@ -246,9 +261,9 @@ impl Lines {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // What a pool has may be secret.
-        options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        options.mode(MODE).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(place.folder.join(format!("{}.cache", hex::encode(&disk))))?;
+        keep_from_others(&file)?;
         lock::lock(&file, rt).map_err(io::Error::from)?;
         let (lines, index) = (vec![Line::default(); count], HashMap::new());
         let mut own = Self { file, disk, lines, index, hand: 0, note: None, is_broken: false };
@@ -518,6 +533,21 @@ mod tests {
                 }
             }
             copy(&self.path(from), &self.path(to));
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_closed_to_them_or_not_used() {
+        let place = Place::new();
+        place.write(1);
+        place.reads(16 * MIB, 1);
+        let mode = || place.file().metadata().unwrap().mode() & 0o777;
+        std::fs::set_permissions(place.file(), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!((place.reads(16 * MIB, 1), mode()), (0, MODE));
+        // Only root can have it belong to another user.
+        if std::os::unix::fs::chown(place.file(), Some(65534), None).is_ok() {
+            let device = place.reader(16 * MIB);
+            assert_eq!(device.usage().cache_failures, 1);
         }
     }
 
