@@ -181,6 +181,17 @@ impl Core {
         self.delete_all(unused)
     }
 
+    /// Sweeps when the last time is long ago: what is found is little, and costs a list of all.
+    fn sweep_in_time(&self, memory: &mut Memory) -> Result<u64, DiskError> {
+        let now = self.client.rt().now();
+        let last = *memory.swept.get_or_insert(now);
+        if now.saturating_sub(last) < self.options.sweep_every {
+            return Ok(0);
+        }
+        memory.swept = Some(now);
+        self.sweep()
+    }
+
     /// The segment with the least life in it, when that is less than `percent`, and bytes of it.
     pub(super) fn emptiest(&self, memory: &Memory, percent: u32) -> Option<u64> {
         let state = self.state.lock();
@@ -290,6 +301,7 @@ impl Core {
         if since >= self.options.checkpoint_every {
             memory.last = self.checkpoint(memory.last)?;
             done = self.collect(memory)?;
+            done.others += self.sweep_in_time(memory)?;
         } else if !memory.since.is_empty() {
             done = self.collect(memory)?;
         }

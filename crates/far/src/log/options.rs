@@ -21,6 +21,8 @@ pub struct Options {
     pub clean_below: u32,
     /// Bytes that are moved at a time, at most.
     pub clean_bytes: u64,
+    /// How often the whole log is listed for objects that belong to nothing, while it grows.
+    pub sweep_every: Duration,
     /// A thread makes checkpoints and collects garbage.
     pub is_tended: bool,
     /// Names the writer, for people.
@@ -41,6 +43,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             clean_below: 40,
             clean_bytes: 256 << 20,
+            sweep_every: Duration::from_secs(24 * 3600),
             is_tended: true,
             who: WriterId { host: String::new(), pid: std::process::id() },
             cache: None,

@@ -30,6 +30,8 @@ pub(super) struct Memory {
     pub(super) damaged: BTreeSet<u64>,
     /// The last checkpoint.
     pub(super) last: u64,
+    /// When it was last looked for what belongs to nothing.
+    pub(super) swept: Option<Duration>,
 }
 
 /// The bounds that a writer keeps, and what stands in the headers that it makes.

@@ -247,6 +247,37 @@ fn what_commands_leave_behind_does_not_pile_up() {
     assert_eq!(folder.findings(), []);
 }
 
+/// A create that was late by hours makes an object anew that was deleted. A writer that has the
+/// disk for long finds it.
+#[test]
+fn a_writer_sweeps_while_it_works() {
+    let folder = Folder::new();
+    drop(folder.write(1, 8));
+    let old = folder.path(&segment_name(folder.places()[1]));
+    let bytes = std::fs::read(&old).unwrap();
+    let sweep_every = Duration::ZERO;
+    let options = Options { checkpoint_every: 8, clean_below: 0, sweep_every, ..Folder::options() };
+    let options = Options { is_tended: true, ..options };
+    let device = LogDevice::claim(folder.store(), "folder", &Rt::real(), options, None).unwrap();
+    let works_until_it_is_gone = || {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        for n in 0.. {
+            let at = (n * 4 % SECTORS * SECTOR) as u64;
+            device.write(at, &[9; 4 * SECTOR]).unwrap();
+            device.flush().unwrap();
+            if !old.exists() {
+                return;
+            }
+            assert!(std::time::Instant::now() < until, "it is there still");
+        }
+    };
+    works_until_it_is_gone();
+    std::fs::write(&old, &bytes).unwrap();
+    works_until_it_is_gone();
+    drop(device);
+    assert_eq!(folder.findings(), []);
+}
+
 /// What was collected is missed when the checkpoints are gone that say so.
 #[test]
 fn a_log_that_does_not_begin_at_its_beginning_needs_a_checkpoint() {
