@@ -12,6 +12,7 @@ use device::{
 use rt::Rt;
 use std::env;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,22 +49,34 @@ const HOLE: usize = 1 << 16;
 /// It is not one, or cannot be had.
 pub fn store(name: &Name) -> Result<Arc<dyn Store>, DiskError> {
     match &name.place {
-        Place::Folder(folder) => {
-            let store = DirStore::new(folder);
-            Ok(Arc::new(store.map_err(|e| DiskError::Machine(e.to_string()))?))
-        }
+        Place::Folder(folder) => Ok(Arc::new(DirStore::new(folder).map_err(|e| no_store(&e))?)),
         #[cfg(feature = "buckets")]
         Place::Bucket(bucket) => {
             let store = crate::store::BucketStore::new(bucket);
-            Ok(Arc::new(store.map_err(|e| DiskError::Machine(e.to_string()))?))
+            Ok(Arc::new(store.map_err(|e| no_store(&e))?))
         }
         #[cfg(not(feature = "buckets"))]
-        Place::Bucket(_) => {
-            Err(DiskError::Machine("this program was built without support for buckets".to_owned()))
-        }
+        Place::Bucket(_) => Err(DiskError::Settings(
+            "this program was built without support for buckets".to_owned(),
+        )),
         Place::Tcp(..) | Place::Unix(_) => {
-            Err(DiskError::Machine("it is not an object store".to_owned()))
+            Err(DiskError::Settings("it is not an object store".to_owned()))
         }
+    }
+}
+
+/// Why a store cannot be had. A directory that is not there, or does not answer, is not mounted:
+/// that is a matter of the device, and others of its pool may do without it. That this machine has
+/// no threads or descriptors left is not.
+fn no_store(error: &io::Error) -> DiskError {
+    let Some(errno) = error.raw_os_error() else { return DiskError::Settings(error.to_string()) };
+    let denied = |why| DiskError::Store(StoreError::Denied(why));
+    match errno {
+        libc::ENOENT => denied("there is no such directory"),
+        libc::ENOTDIR => denied("it is not a directory"),
+        libc::EACCES | libc::EPERM => denied("this user may not use the directory"),
+        _ if ErrorKind::from_io(error).is_of_process() => DiskError::Machine(error.to_string()),
+        _ => DiskError::Store(StoreError::Other(error.to_string())),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct AnyDevices {
     patience: OpenPolicy,
     claimed: Mutex<HashMap<PathBuf, Weak<dyn WriteDevice>>>,
     slow: Mutex<Vec<(PathBuf, Duration)>>,
+    /// Far leaves that did not answer when they were opened last, and when that was.
+    silent: Mutex<HashMap<PathBuf, Duration>>,
 }
 
 /// A far leaf, and the number of a partition of it.
@@ -50,8 +52,11 @@ fn claim_far(name: &Name) -> Result<WriteDeviceRef, Error> {
     if name.is_store() { disk::claim_leaf(name) } else { nbd::claim(name) }
 }
 
-/// How long the reason why a far leaf is not there is waited for.
+/// How long the reason why a far leaf is not there is waited for, and one that has just been waited
+/// for in vain: what looks at a pool opens each device more than once.
 const ASKING: Duration = Duration::from_secs(3);
+/// For this time.
+const JUST: Duration = Duration::from_secs(10);
 
 /// Why a far leaf cannot be opened; `None` of one that can be, or is near. Does not wait long.
 #[must_use]
@@ -69,8 +74,16 @@ impl AnyDevices {
     ) -> Result<T, Error> {
         let (rt, path) = (Rt::real(), PathBuf::from(name.as_str()));
         let (began, own) = (rt.now(), name.clone());
-        let opened = self.patience.limited(&rt, &path, move || open(&own));
+        let last = self.silent.lock().remove(&path);
+        let is_again = last.is_some_and(|at| began.saturating_sub(at) < JUST);
+        let shorter = OpenPolicy { limit: ASKING.min(self.patience.limit), ..self.patience };
+        let patience = if is_again { &shorter } else { &self.patience };
+        let opened = patience.limited(&rt, &path, move || open(&own));
         let took = rt.now().saturating_sub(began);
+        // The next time but one all of the time is given again.
+        if !is_again && opened.as_ref().is_err_and(|e| e.kind == ErrorKind::NoAnswer) {
+            self.silent.lock().insert(path.clone(), rt.now());
+        }
         if took >= self.patience.slow {
             self.slow.lock().push((path, took));
         }

@@ -78,7 +78,11 @@ fn is_counted(place: &Place, device: &str) {
 #[test]
 fn verbs_take_names_of_stores() {
     let place = Place::new(&["a"]);
-    assert!(place.fails(&format!("zpool create tank {}", store(&place, "none"))).contains("none"));
+    let none = store(&place, "none");
+    for verb in ["zpool create tank", "zpool import -d", "far ls"] {
+        let why = place.fails(&format!("{verb} {none}"));
+        assert!(why.contains("none") && why.contains("there is no such directory"), "{why}");
+    }
     let [one, two] = ["one", "two"].map(|name| disk(&place, name));
     assert!(place.fails(&format!("far create {one} 1G")).contains("a disk in this store already"));
     assert!(place.fails(&format!("zpool create tank {one} {one}")).contains("same device"));
@@ -341,7 +345,9 @@ fn a_pool_whose_disk_was_taken_over_says_so_and_lets_go() {
     noise(&place, "x", 3, 1);
     // Without the lock of this machine it is as on another one.
     std::fs::remove_file(engine::devices::whole(one.as_ref())).unwrap();
-    place.ok_here(&format!("far gc -f {one}"));
+    let mut taker = place.start_here(&format!("far gc -f {one}"));
+    let gc = taker.id();
+    assert!(taker.wait().unwrap().success());
     let output = place.command_here("cp x tank:/").output().unwrap();
     assert!(!output.status.success());
     let status = || place.ok_here("zpool status tank");
@@ -349,9 +355,12 @@ fn a_pool_whose_disk_was_taken_over_says_so_and_lets_go() {
     let status = status();
     assert!(status.contains("Another writer has taken over a device of the pool."), "{status}");
     assert!(!status.contains("zpool clear"), "{status}");
+    let who = format!("process {gc}) has taken over {one}");
+    until("it is known which", || place.ok_here("zpool status tank").contains(&who));
     // It is not taken back.
     let output = place.command_here("zpool clear tank").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains(&who), "{text}");
     assert!(!output.status.success() && text.contains("`zinc zpool export -f`"), "{text}");
     assert!(!text.contains("nothing is lost"), "{text}");
     place.ok_here("zpool export -f tank");
@@ -433,6 +442,60 @@ fn a_store_that_was_away_is_used_again() {
     place.ok_here("zpool export tank");
     serve.wait().unwrap();
     judge(&place, "tank", &[&one]);
+}
+
+/// One that is away for longer than that is given up then, however much there is to read; and what
+/// waited goes on when it is back.
+#[test]
+fn a_store_that_is_away_for_too_long_suspends_the_pool() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}?timeout=2"));
+    let mut serve = place.serve("tank");
+    let (here, away) = (place.path().join("one"), place.path().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    let began = Instant::now();
+    let mut waiting = place.start_here("zfs create tank/data");
+    loop {
+        let asked = Instant::now();
+        let status = place.ok_here("zpool status tank");
+        assert!(asked.elapsed() < Duration::from_secs(10), "{status}");
+        if status.contains("state: SUSPENDED") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(25), "{status}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::fs::rename(&away, &here).unwrap();
+    place.ok_here("zpool clear tank");
+    // It may have been told meanwhile that its change was not done yet.
+    waiting.wait().unwrap();
+    place.ok_here("zfs create tank/data/more");
+    assert!(place.ok_here("zpool status tank").contains("state: ONLINE"));
+    place.ok_here("zpool export tank");
+    serve.wait().unwrap();
+    judge(&place, "tank", &[&one]);
+}
+
+/// The directory of a store that is not mounted is a device that is missing.
+#[test]
+fn a_mirror_does_without_a_store_whose_directory_is_not_there() {
+    let place = Place::new(&["a"]);
+    let one = disk(&place, "one");
+    let file = format!("{}/a", place.path().display());
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(256 << 20).unwrap();
+    place.ok_here(&format!("zpool create -f tank mirror {file} {one}"));
+    let (here, away) = (place.path().join("one"), place.path().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    place.ok_here("zfs create tank/data");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("state: DEGRADED"), "{status}");
+    std::fs::rename(&away, &here).unwrap();
+    place.ok_here("zfs create tank/more");
+    place.ok_here("zpool scrub -w tank");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("state: ONLINE") && status.contains("with 0 errors"), "{status}");
+    place.ok_here("zpool export tank");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use device::{ErrorKind, WriteDone};
 use parking_lot::Mutex;
 use rt::Condvar;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A disk that is open.
 pub(super) struct Core {
@@ -27,6 +27,8 @@ pub(super) struct Core {
     pub(super) cache: Option<Cache>,
     /// It should have a cache, which cannot be used.
     pub(super) lacks_cache: bool,
+    /// The writer that has taken the disk over, once the store has said who that is.
+    pub(super) taken_by: OnceLock<String>,
     pub(super) state: Mutex<State>,
     /// Told of everything that a thread may wait for.
     pub(super) changed: Condvar,
@@ -85,6 +87,7 @@ impl Core {
             answers,
             cache: cache.and_then(Result::ok),
             lacks_cache,
+            taken_by: OnceLock::new(),
             state: Mutex::new(state),
             changed,
             keeper,
@@ -147,6 +150,9 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
         DiskError::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
         DiskError::MapTooLarge { .. } => ErrorKind::OutOfMemory,
         DiskError::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
+        DiskError::Settings(_) => ErrorKind::Refused(
+            "its name and the environment do not lead to a store; `zinc far ls` says more",
+        ),
         DiskError::Machine(_) => ErrorKind::Io { errno: libc::EAGAIN },
     }
 }

@@ -3,14 +3,14 @@
 use super::DiskError;
 use super::cache::Cache;
 use super::core::{Core, Phase, error_kind, write_reply};
-use super::format::{Superblock, WriterId};
+use super::format::Superblock;
 use super::gc::{Collected, KEPT};
 use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
 use super::read::ReadDone;
 use super::replay::{Volume, replay};
 use super::takeover::{make_disk, take_over};
-use super::tool::{WriterInfo, writer_of};
+use super::tool::{described, writer_of};
 use super::write::{pieces_of, trims_of};
 use super::writer::{WriteReply, Writer};
 use crate::store::client::{Client, Urgency};
@@ -218,9 +218,7 @@ impl LogDevice {
         let number = self.writer_seen?;
         match writer_of(&self.core.client, number) {
             Ok(Some(found)) if found.who.host == self.core.options.who.host => None,
-            Ok(Some(WriterInfo { who: WriterId { host, pid }, .. })) => {
-                Some(format!("writer {number} on {host} (process {pid})"))
-            }
+            Ok(Some(found)) => Some(described(number, &found.who)),
             // That there was one is known.
             Ok(None) | Err(_) => Some(format!("writer {number}, of a machine that is not known,")),
         }
@@ -341,7 +339,7 @@ impl Device for LogDevice {
     }
 
     fn held_elsewhere(&self) -> Option<String> {
-        self.other_machine()
+        self.core.taken_by.get().cloned().or_else(|| self.other_machine())
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -131,6 +131,8 @@ pub enum DiskError {
     },
     /// Creates of the store do not exclude one another; what was seen.
     NoFence(String),
+    /// What the name of the store and the environment say does not lead to one.
+    Settings(String),
     /// A thread or file of this machine cannot be had.
     Machine(String),
 }
@@ -156,7 +158,7 @@ impl fmt::Display for DiskError {
                 write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }
             Self::NoFence(what) => write!(f, "the store does not keep two writers apart: {what}"),
-            Self::Machine(what) => f.write_str(what),
+            Self::Settings(what) | Self::Machine(what) => f.write_str(what),
         }
     }
 }

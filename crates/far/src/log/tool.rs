@@ -2,7 +2,7 @@
 
 use super::DiskError;
 use super::format::{
-    Header, Kind, Superblock, Uuid, WriterId, epoch_name, number_of, object, pin_name,
+    Damage, Header, Kind, Superblock, Uuid, WriterId, epoch_name, number_of, object, pin_name,
 };
 use super::put::{CreateOutcome, put_and_wait};
 use super::replay::{State, Volume, checkpoints, replay};
@@ -88,17 +88,42 @@ fn read_small(client: &Client, name: &str) -> Result<Option<(Header, WriterId)>,
         Ok(_) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let found = Header::decode(&bytes).and_then(|header| {
-        let who = WriterId::decode(header.body_of(&bytes)?)?;
-        Ok((header, who))
-    });
+    let found = decode_small(&bytes);
     found.map(Some).map_err(|damage| DiskError::Damaged(name.to_owned(), damage))
+}
+
+fn decode_small(bytes: &[u8]) -> Result<(Header, WriterId), Damage> {
+    let header = Header::decode(bytes)?;
+    let who = WriterId::decode(header.body_of(bytes)?)?;
+    Ok((header, who))
 }
 
 /// What a writer said of itself; `None` when nothing is left of that.
 pub(super) fn writer_of(client: &Client, epoch: u64) -> Result<Option<WriterInfo>, DiskError> {
     let found = read_small(client, &epoch_name(epoch))?;
     Ok(found.map(|(header, who)| WriterInfo { epoch: header.epoch, who, time: header.time }))
+}
+
+/// A writer in a message.
+pub(super) fn described(epoch: u64, WriterId { host, pid }: &WriterId) -> String {
+    format!("writer {epoch} on {host} (process {pid})")
+}
+
+/// What a writer said of itself, for a caller that does not wait: `tell` gets it, if the store has
+/// it.
+pub(super) fn ask_for_writer(
+    client: &Client,
+    epoch: u64,
+    tell: impl FnOnce(WriterId) + Send + 'static,
+) {
+    let get = Request::Get { name: epoch_name(epoch), from: 0, len: SMALL };
+    let answered = move |answer| {
+        let Ok(Response::Bytes(bytes)) = answer else { return };
+        if let Ok((_, who)) = decode_small(&bytes) {
+            tell(who);
+        }
+    };
+    client.submit(Urgency::Read, get, Box::new(answered));
 }
 
 /// `None` for what is damaged.

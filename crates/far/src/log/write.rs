@@ -4,6 +4,7 @@ use super::core::{Core, Phase, State, kind_of};
 use super::format::{Change, Entry, Header, Location, PIECE_MAX, check_of, segment_name};
 use super::put::{CreateOutcome, put};
 use super::seconds;
+use super::tool::{ask_for_writer, described};
 use super::writer::{Bounds, Piece, Sealed, Work, WriteReply, Writer};
 use crate::store::StoreError;
 use crate::store::client::Urgency;
@@ -73,7 +74,11 @@ impl Core {
             Ok(CreateOutcome::Ours) => {}
             Ok(CreateOutcome::Theirs(found)) => {
                 let by = Header::decode(&found).map_or(0, |header| header.epoch);
-                return self.fail(ErrorKind::Fenced { by });
+                self.fail(ErrorKind::Fenced { by });
+                let core = Arc::clone(self);
+                return ask_for_writer(&self.client, by, move |who| {
+                    let _ = core.taken_by.set(described(by, &who));
+                });
             }
             Err(error) => return self.fail(kind_of(&error)),
         }

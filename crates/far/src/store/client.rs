@@ -14,6 +14,12 @@
 //! be renewed; but not before it has done anything that it was asked: then the name or the
 //! credentials are wrong, and that is told at once.
 //!
+//! *A store that was given up is not waited for by each request anew.* When the patience for one is
+//! at its end, and the store has done nothing since that was asked, every other one has a single
+//! attempt, until the store does something. When one of those failed too, what no flush waits for
+//! is not even sent for a moment ([`ASK_AGAIN`]): so what reads many blocks one after the other has
+//! its errors soon.
+//!
 //! One lock, [`Flow`]; of a request its own lock. Neither is held over a call of the store or of a
 //! callback.
 
@@ -35,6 +41,8 @@ const BYTES_PER_SECOND: u64 = 1_000_000;
 /// The first pause before another attempt, and the longest, on average half of it.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A store that was given up, and has failed since, is asked again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Requests that are under way at most. A store answers after tens of milliseconds: fewer would
 /// not fill the line.
 const UNDER_WAY_MAX: u32 = 256;
@@ -93,6 +101,11 @@ struct Flow {
     unsettled: u32,
     /// When the store last answered anything, or the first of those was sent.
     heard: Duration,
+    /// When it last did what it was asked.
+    served: Duration,
+    /// When it was given up, unless it has done something since; and, if it has failed since, when
+    /// it may be asked again.
+    given_up: Option<(Duration, Duration)>,
     waiting: [VecDeque<Arc<PendingRequest>>; 3],
     is_closed: bool,
 }
@@ -116,9 +129,18 @@ impl Client {
     pub(crate) fn new(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Self {
         let waiting = Default::default();
         let limit = UNDER_WAY_MAX;
-        let (unsettled, heard) = (0, rt.now());
-        let flow =
-            Flow { limit, credit: 0, under_way: 0, unsettled, heard, waiting, is_closed: false };
+        let now = rt.now();
+        let flow = Flow {
+            limit,
+            credit: 0,
+            under_way: 0,
+            unsettled: 0,
+            heard: now,
+            served: now,
+            given_up: None,
+            waiting,
+            is_closed: false,
+        };
         Self(Arc::new(Inner {
             store,
             rt: rt.clone(),
@@ -150,10 +172,10 @@ impl Client {
         }
     }
 
-    /// How long the store has answered nothing although it is asked.
+    /// How long the store has answered nothing although it is, or was, asked.
     fn silent_for(&self) -> Duration {
         let flow = self.0.flow.lock();
-        if flow.unsettled == 0 {
+        if flow.unsettled == 0 && flow.given_up.is_none() {
             Duration::ZERO
         } else {
             self.0.rt.now().saturating_sub(flow.heard)
@@ -177,15 +199,19 @@ impl Client {
 
     /// Asks, and returns; the callback must not wait. It is dropped when the client is closed.
     pub(crate) fn submit(&self, urgency: Urgency, request: Request, answered: Answered) {
-        let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
         let began = self.0.rt.now();
-        {
-            let mut flow = self.0.flow.lock();
-            if flow.unsettled == 0 {
-                flow.heard = began;
-            }
-            flow.unsettled += 1;
+        let mut flow = self.0.flow.lock();
+        let is_too_early = flow.given_up.is_some_and(|(_, again)| began < again);
+        if is_too_early && urgency != Urgency::Commit {
+            drop(flow);
+            return answered(Err(StoreError::Lost));
         }
+        if flow.unsettled == 0 && flow.given_up.is_none() {
+            flow.heard = began;
+        }
+        flow.unsettled += 1;
+        drop(flow);
+        let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
         self.queue(Arc::new(PendingRequest {
             request,
             urgency,
@@ -303,7 +329,9 @@ impl Client {
         drop(state);
         let weight = ask.request.weight();
         self.0.counts.count(&ask.request, number, weight);
-        let deadline = deadline(weight);
+        // No attempt takes longer than the patience, but for the time of its bytes.
+        let shorter = DEADLINE.saturating_sub(self.0.patience);
+        let deadline = deadline(weight).saturating_sub(shorter);
         let (client, own) = (self.clone(), Arc::clone(ask));
         self.0.rt.after(deadline, move || client.ended(&own, number, Err(StoreError::Lost)));
         if number == 1 && ask.is_for_a_reader() {
@@ -336,12 +364,10 @@ impl Client {
 
     /// An attempt has an answer, or its time is over.
     fn ended(&self, ask: &Arc<PendingRequest>, number: u32, answer: Result<Response, StoreError>) {
+        self.heard(&answer);
         let mut state = ask.state.lock();
         if state.answered.is_none() {
             return;
-        }
-        if answer != Err(StoreError::Lost) {
-            self.0.flow.lock().heard = self.0.rt.now();
         }
         let is_settled = self.is_settled(ask, &answer);
         let is_current = state.number == number && state.is_under_way;
@@ -370,25 +396,52 @@ impl Client {
             None => {
                 let longest = PAUSE.saturating_mul(1 << number.min(16)).min(PAUSE_MAX);
                 let share = self.0.rt.random_u64() % (longest.as_micros() as u64 + 1);
+                let left = (ask.began + self.0.patience).saturating_sub(self.0.rt.now());
+                let pause = Duration::from_micros(share).min(left);
                 let (client, own) = (self.clone(), Arc::clone(ask));
-                self.0.rt.after(Duration::from_micros(share), move || client.queue(own));
+                self.0.rt.after(pause, move || client.queue(own));
             }
         }
         self.pump();
     }
 
-    fn is_settled(&self, ask: &PendingRequest, answer: &Result<Response, StoreError>) -> bool {
-        use StoreError::{Absent, Busy, Denied, Exists, Lost, Other};
-        match answer {
-            Ok(_) | Err(Exists | Absent) => {
-                self.0.is_known.store(true, Relaxed);
-                return true;
-            }
-            Err(Denied(_) | Other(_)) if !self.0.is_known.load(Relaxed) => return true,
-            Err(Denied(_) | Busy | Lost | Other(_)) => {}
+    /// Notes what an answer says of the store, also one that comes too late for its request.
+    fn heard(&self, answer: &Result<Response, StoreError>) {
+        if *answer == Err(StoreError::Lost) {
+            return;
         }
-        let is_closed = self.0.flow.lock().is_closed;
-        is_closed || self.0.rt.now().saturating_sub(ask.began) >= self.0.patience
+        let now = self.0.rt.now();
+        let mut flow = self.0.flow.lock();
+        flow.heard = now;
+        if is_done(answer) {
+            (flow.served, flow.given_up) = (now, None);
+            drop(flow);
+            self.0.is_known.store(true, Relaxed);
+        }
+    }
+
+    fn is_settled(&self, ask: &PendingRequest, answer: &Result<Response, StoreError>) -> bool {
+        use StoreError::{Denied, Other};
+        if is_done(answer) {
+            return true;
+        }
+        if matches!(answer, Err(Denied(_) | Other(_))) && !self.0.is_known.load(Relaxed) {
+            return true;
+        }
+        let now = self.0.rt.now();
+        let mut flow = self.0.flow.lock();
+        if let Some((since, again)) = &mut flow.given_up {
+            if ask.began >= *since {
+                *again = now + ASK_AGAIN;
+            }
+            return true;
+        }
+        let is_over = now.saturating_sub(ask.began) >= self.0.patience;
+        // Another error may be that of one object.
+        if is_over && flow.served <= ask.began && !matches!(answer, Err(Other(_))) {
+            flow.given_up = Some((now, now));
+        }
+        is_over || flow.is_closed
     }
 
     /// An attempt is over: another may begin, and fewer when the store is busy.
@@ -412,6 +465,11 @@ impl Client {
             }
         }
     }
+}
+
+/// It is an answer that time does not change.
+fn is_done(answer: &Result<Response, StoreError>) -> bool {
+    matches!(answer, Ok(_) | Err(StoreError::Exists | StoreError::Absent))
 }
 
 impl PendingRequest {
@@ -520,20 +578,71 @@ mod tests {
     fn a_store_that_is_silent_is_given_up_in_time() {
         Rt::simulate(1, |rt| {
             let world = SimWorld::new(rt);
-            world.set_fault_rates(FaultRates { dropped: 1000, ..FaultRates::default() });
+            let silent = FaultRates { dropped: 1000, ..FaultRates::default() };
+            world.set_fault_rates(silent);
             let client = Client::new(SimStore::new(&world), rt, PATIENCE);
-            assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
+            let read = |client: &Client| client.call(Urgency::Read, get("x", 0, 1));
+            let own = client.clone();
+            let first = rt.spawn("first", move || read(&own));
+            rt.sleep(Duration::from_secs(100));
+            let silent_for = client.usage().silent_secs;
+            assert!((99..=100).contains(&silent_for), "{silent_for}");
+            assert_eq!(first.unwrap().join().unwrap(), Err(StoreError::Lost));
             let took = rt.now();
             assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(30), "{took:?}");
-            assert_eq!(client.usage().silent_secs, 0, "nothing is asked");
-            let own = client.clone();
-            let late = rt.spawn("late", move || own.call(Urgency::Read, get("x", 0, 1)));
-            rt.sleep(Duration::from_secs(100));
-            let silent = client.usage().silent_secs;
-            assert!((99..=100).contains(&silent), "{silent}");
+            // What is asked then has one attempt, or none.
+            for _ in 0..100 {
+                assert_eq!(read(&client), Err(StoreError::Lost));
+            }
+            assert_eq!(client.call(Urgency::Commit, create("y", b"1")), Err(StoreError::Lost));
+            assert!(rt.now() - took < Duration::from_secs(30), "{:?}", rt.now() - took);
+            assert!(client.usage().silent_secs >= 600);
             world.set_fault_rates(FaultRates::default());
-            assert_eq!(late.unwrap().join().unwrap(), Err(StoreError::Absent));
+            rt.sleep(ASK_AGAIN);
+            assert_eq!(read(&client), Err(StoreError::Absent));
             assert_eq!(client.usage().silent_secs, 0);
+            // It is waited for as before.
+            world.set_fault_rates(silent);
+            let began = rt.now();
+            assert_eq!(read(&client), Err(StoreError::Lost));
+            assert!(rt.now() - began >= PATIENCE);
+        });
+    }
+
+    #[test]
+    fn a_short_patience_is_kept() {
+        Rt::simulate(1, |rt| {
+            let world = SimWorld::new(rt);
+            world.set_fault_rates(FaultRates { dropped: 1000, ..FaultRates::default() });
+            let client = Client::new(SimStore::new(&world), rt, Duration::from_secs(2));
+            assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
+            assert!(rt.now() < Duration::from_secs(5), "{:?}", rt.now());
+        });
+    }
+
+    /// A store with one object that cannot be read.
+    struct OneIsBad(Arc<dyn Store>);
+
+    impl Store for OneIsBad {
+        fn submit(&self, request: Request, answered: Answered) {
+            match &request {
+                Request::Get { name, .. } if name == "bad" => {
+                    answered(Err(StoreError::Other("it is damaged".to_owned())));
+                }
+                _ => self.0.submit(request, answered),
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_object_is_not_that_of_the_store() {
+        Rt::simulate(1, |rt| {
+            let store = OneIsBad(SimStore::new(&SimWorld::new(rt)));
+            let client = Client::new(Arc::new(store), rt, PATIENCE);
+            assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Response::Done));
+            let bad = client.call(Urgency::Read, get("bad", 0, 1));
+            assert!(matches!(bad, Err(StoreError::Other(_))), "{bad:?}");
+            assert_eq!(client.0.flow.lock().given_up, None);
         });
     }
 

@@ -171,6 +171,7 @@ pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
 use crate::open::{LiveState, Pool};
+use crate::taken_over::who_took_over;
 use behalf::DelegatedUser;
 use config::PoolFacts;
 use hasty::HastyStore;
@@ -374,7 +375,11 @@ impl LivePool {
     /// still be read.
     #[must_use]
     pub fn suspended(&self) -> Option<Arc<str>> {
-        self.shared.txgs.why_stopped()
+        let why = self.shared.txgs.why_stopped()?;
+        Some(match who_took_over(&self.shared.reader.vdevs()) {
+            Some(who) => Arc::from(format!("{who}: {why}")),
+            None => why,
+        })
     }
 
     /// Whether the pool takes changes now, for what had rather fail than wait for devices.

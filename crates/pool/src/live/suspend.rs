@@ -46,7 +46,7 @@ use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::live::config_edit::bad;
 use crate::scan::look_at_device;
-use crate::taken_over::is_taken_over;
+use crate::taken_over::{is_taken_over, who_took_over};
 use crate::uberblocks::read_ring;
 use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{LabelConfig, VdevConfig};
@@ -153,9 +153,11 @@ impl LivePool {
             return Ok(false);
         }
         let failed = |why: String| shared.suspended(why);
-        if is_taken_over(&shared.reader.vdevs()) {
+        let vdevs = shared.reader.vdevs();
+        if is_taken_over(&vdevs) {
             // Opened again it would be taken back from the other writer.
-            return Err(failed("another writer has its device".to_owned()));
+            let unknown = || "another writer has its device".to_owned();
+            return Err(failed(who_took_over(&vdevs).unwrap_or_else(unknown)));
         }
         shared.resumed.times.fetch_add(1, Ordering::AcqRel);
         let reopened = self.open_what_is_silent(source);

@@ -458,6 +458,10 @@ impl Device for Guard {
         self.device.ends_within()
     }
 
+    fn held_elsewhere(&self) -> Option<String> {
+        self.device.held_elsewhere()
+    }
+
     fn follow(&self, place: &Path) -> bool {
         self.device.follow(place)
     }

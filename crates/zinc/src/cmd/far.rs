@@ -219,13 +219,15 @@ fn hinted(failure: Failure, name: &FarName, trouble: &DiskError) -> Failure {
             "`zinc far check {}` says what else is damaged: restore it from a copy of the store",
             word(name.as_str())
         )),
+        DiskError::Store(StoreError::Denied(_) | StoreError::Lost) if !is_bucket(name.as_str()) => {
+            failure.hint("check that its directory is there: it may have to be mounted")
+        }
         DiskError::Store(StoreError::Denied(_)) => failure.hint(
             "check the name of the bucket, and the credentials in the environment or in their file",
         ),
-        DiskError::Store(StoreError::Lost) => failure.hint(match is_bucket(name.as_str()) {
-            true => "check its address (endpoint=), the network, and that the server runs",
-            false => "check that its directory is there: it may have to be mounted",
-        }),
+        DiskError::Store(StoreError::Lost) => {
+            failure.hint("check its address (endpoint=), the network, and that the server runs")
+        }
         DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
         DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",
