@@ -457,9 +457,9 @@ fn a_store_that_is_away_for_too_long_suspends_the_pool() {
     let began = Instant::now();
     let mut waiting = place.start_here("zfs create tank/data");
     loop {
-        let asked = Instant::now();
+        let look = Instant::now();
         let status = place.ok_here("zpool status tank");
-        assert!(asked.elapsed() < Duration::from_secs(10), "{status}");
+        assert!(look.elapsed() < Duration::from_secs(10), "{status}");
         if status.contains("state: SUSPENDED") {
             break;
         }
