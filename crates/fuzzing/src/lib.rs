@@ -19,6 +19,7 @@ mod compression;
 mod control;
 mod files;
 mod mos;
+mod mounts;
 mod nbd;
 mod storage;
 mod stores;
@@ -34,6 +35,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(structures::TARGETS);
     all.extend(archives::TARGETS);
     all.extend(mos::TARGETS);
+    all.extend(mounts::TARGETS);
     all.extend(files::TARGETS);
     all.extend(compression::TARGETS);
     all.extend(control::TARGETS);

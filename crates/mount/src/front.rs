@@ -15,7 +15,7 @@ use crate::served::{Caller, Front};
 use crate::snapshots::InodeTarget;
 use crate::workers::{Class, Workers};
 use engine::Node;
-use engine::files::{NewKind, ProjectRoom};
+use engine::files::{NewKind, OpenFile, ProjectRoom};
 use std::sync::Arc;
 
 /// Bytes that are not written as fast as a name.
@@ -58,9 +58,12 @@ impl Front {
         }
     }
 
-    fn answer_created(&self, reply: Reply, made: FuseResult<(EntryReply, FileHandle)>) {
+    /// The file is open from now on: where no answer is wanted any more, nothing will close it.
+    fn answer_created(&self, reply: Reply, made: FuseResult<(EntryReply, OpenFile)>) {
         match made {
-            Ok((known, handle)) => reply.created(&known, handle, kernel::KEEP_CACHE),
+            Ok((known, held)) => {
+                reply.created(&known, self.handles.add(Some(held)), kernel::KEEP_CACHE);
+            }
             Err(e) => reply.error(e),
         }
     }

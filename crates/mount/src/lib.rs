@@ -65,6 +65,30 @@ pub use mounts::{MountSpec, Mounted, Mounts, UnmountMode};
 pub use snapshots::Snapshots;
 pub use system::MountHolder;
 
+/// The decoders alone, for hostile bytes.
+pub mod decoders {
+    /// What a message of the kernel asks for, or the error that it is answered with, as text;
+    /// `None` if it has no number to answer by.
+    #[must_use]
+    pub fn request(message: &[u8]) -> Option<String> {
+        crate::kernel::describe(message)
+    }
+
+    /// A message with its length, which comes before all of this.
+    #[must_use]
+    pub fn with_length(rest: &[u8]) -> Vec<u8> {
+        crate::kernel::with_length(rest)
+    }
+
+    /// An access list, written again with the rights that a new file gets from it; `None` if it is
+    /// none, or empty.
+    #[must_use]
+    pub fn access_list(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        let list = crate::acl::List::decode(bytes).ok()??;
+        Some((list.encode(), list.for_new(0o640).encode()))
+    }
+}
+
 use engine::OpenPool;
 use std::fmt;
 use std::io;

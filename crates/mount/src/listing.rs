@@ -39,23 +39,24 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     /// Adds an entry, and the number of the place behind it; whether the answer was full.
-    fn take(&mut self, entry: &DirEntry, behind: u64) -> FuseResult<bool> {
+    ///
+    /// A file that cannot be read is listed: a program that looks at it gets the error, and one
+    /// that does not has lost nothing.
+    fn take(&mut self, entry: &DirEntry, behind: u64) -> bool {
         let of = self.at.of(entry.object);
-        let node = || self.at.fs.node(entry.object).or_errno();
-        if self.entries.is_plus {
-            let node = match node() {
+        let stored = type_of(FileKind::from_mode(u64::from(entry.kind) << 12));
+        // Old directories do not say of what type an entry is.
+        if self.entries.is_plus || stored.is_none() {
+            let node = self.at.fs.node(entry.object).or_errno();
+            match node.and_then(|node| self.front.known(of, &node)) {
+                Ok(known) => return self.entries.add_known(&known, behind, &entry.name),
                 // It went since the page was read.
-                Err(Errno::ENOENT) => return Ok(false),
-                node => node?,
-            };
-            return Ok(self.entries.add_known(&self.front.known(of, &node)?, behind, &entry.name));
+                Err(Errno::ENOENT) => return false,
+                Err(_) => {}
+            }
         }
-        let kind = match type_of(FileKind::from_mode(u64::from(entry.kind) << 12)) {
-            Some(kind) => kind,
-            // Old directories do not say.
-            None => type_of(node()?.kind()).ok_or(Errno::EIO)?,
-        };
-        Ok(self.entries.add(INodeNo(of.number()), behind, kind, &entry.name))
+        let kind = stored.unwrap_or(file_type::UNKNOWN);
+        self.entries.add(INodeNo(of.number()), behind, kind, &entry.name)
     }
 }
 
@@ -87,7 +88,7 @@ impl Front {
         let mut listing = Listing { front: self, at: &at, entries: answer };
         for (behind, name, object) in [(1, ".", dir.number()), (2, "..", above)] {
             let entry = DirEntry { name: name.into(), object, kind: file_type::DIRECTORY };
-            if place < behind && listing.take(&entry, behind)? {
+            if place < behind && listing.take(&entry, behind) {
                 return Ok(());
             }
         }
@@ -117,7 +118,7 @@ impl Front {
                 Err(e) => return Err(e),
             };
             number += 1;
-            if listing.take(entry, number.saturating_add(first))? {
+            if listing.take(entry, number.saturating_add(first)) {
                 return Ok(());
             }
         }

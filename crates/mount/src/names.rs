@@ -152,14 +152,14 @@ impl Front {
         Ok((open, node))
     }
 
-    /// Makes and opens a file, with or without a name.
+    /// Makes a file, with or without a name, which is in use.
     pub(crate) fn create(
         &self,
         caller: Caller,
         parent: INodeNo,
         name: Option<&[u8]>,
         modes: (u32, u32),
-    ) -> FuseResult<(EntryReply, FileHandle)> {
+    ) -> FuseResult<(EntryReply, OpenFile)> {
         let (held, node) = match name {
             Some(name) => {
                 let node = self.make(caller, parent, name, NewKind::File, modes)?;
@@ -167,8 +167,7 @@ impl Front {
             }
             None => self.make_unnamed(caller, parent, modes)?,
         };
-        let known = self.known(InodeTarget::Live(node.number()), &node)?;
-        Ok((known, self.handles.add(Some(held))))
+        Ok((self.known(InodeTarget::Live(node.number()), &node)?, held))
     }
 
     /// The list that a directory hands down to a new file of this kind, if it does.

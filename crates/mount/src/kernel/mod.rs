@@ -44,6 +44,7 @@ pub(crate) struct FileHandle(pub(crate) u64);
 
 /// Types of files, as entries of directories have them; modes have them 12 bits higher.
 pub(crate) mod file_type {
+    pub(crate) const UNKNOWN: u8 = 0;
     pub(crate) const FIFO: u8 = 1;
     pub(crate) const CHAR: u8 = 2;
     pub(crate) const DIRECTORY: u8 = 4;
@@ -79,6 +80,18 @@ pub(crate) mod capability {
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     /// Set-id bits are the file system's to remove.
     pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+}
+
+/// What a message asks for, or how it is refused, as text; `None` if it has no number to answer by.
+pub(crate) fn describe(message: &[u8]) -> Option<String> {
+    Request::read(message).ok().map(|request| format!("{:?}", request.operation()))
+}
+
+/// A message with its length, which all behind it counts for.
+pub(crate) fn with_length(rest: &[u8]) -> Vec<u8> {
+    let mut out = wire::Message::for_bytes(rest.len() + 4);
+    out.u32(u32::try_from(rest.len() + 4).unwrap_or(u32::MAX));
+    [&out.0, rest].concat()
 }
 
 /// The kernel's cached pages of a file stay when it is opened.

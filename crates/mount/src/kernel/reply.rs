@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 /// Bytes of the head of an answer.
 const HEAD: usize = 16;
+/// Bytes of a file as the kernel is to know it.
+const ENTRY: usize = 128;
 /// Bytes of the largest answer that is not content: a file that was created and opened.
-const SMALL: usize = 144;
+const SMALL: usize = ENTRY + 16;
 
 /// The right and duty to answer a request. What is dropped without an answer fails with `EIO`: a
 /// program would wait for ever otherwise.
@@ -168,28 +170,31 @@ impl Entries {
         Self { bytes: Message::default(), room, is_plus }
     }
 
-    /// Adds an entry, and the number of the place behind it; whether there is no room for it.
+    /// Adds an entry, and the number of the place behind it; whether there is no room for it. Of
+    /// its file nothing is said but the number and the type, which may be 0.
     pub(crate) fn add(&mut self, ino: INodeNo, behind: u64, kind: u8, name: &[u8]) -> bool {
         self.put(None, ino, behind, kind, name)
     }
 
     /// The same with the attributes of the file.
     pub(crate) fn add_known(&mut self, known: &EntryReply, behind: u64, name: &[u8]) -> bool {
-        let with = self.is_plus.then_some(known);
-        self.put(with, known.attr.ino, behind, known.attr.kind, name)
+        self.put(Some(known), known.attr.ino, behind, known.attr.kind, name)
     }
 
     fn put(
         &mut self,
-        with: Option<&EntryReply>,
+        known: Option<&EntryReply>,
         ino: INodeNo,
         behind: u64,
         kind: u8,
         name: &[u8],
     ) -> bool {
         let begin = self.bytes.0.len();
-        if let Some(known) = with {
-            put_entry(&mut self.bytes, known);
+        match known {
+            Some(known) if self.is_plus => put_entry(&mut self.bytes, known),
+            // Without a number the kernel asks when the file is looked at.
+            None if self.is_plus => drop(self.bytes.zeros(ENTRY)),
+            _ => {}
         }
         self.bytes.u64(ino.0).u64(behind).u32(name.len() as u32).u32(kind.into());
         self.bytes.0.extend_from_slice(name);
@@ -323,5 +328,9 @@ mod tests {
         assert!(!entries.add_known(&known(), 1, b"a"));
         assert!(entries.add_known(&known(), 2, b"b"));
         assert_eq!(entries.bytes.0.len(), 160);
+        let mut entries = Entries::new(320, true);
+        assert!(!entries.add(INodeNo(9), 1, 0, b"a"));
+        assert!(!entries.add_known(&known(), 2, b"b"));
+        assert_eq!((&entries.bytes.0[..ENTRY], entries.bytes.0[ENTRY]), (&[0; ENTRY][..], 9));
     }
 }

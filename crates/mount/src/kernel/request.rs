@@ -4,12 +4,9 @@ use super::wire::Arguments;
 use super::{Errno, FileHandle, INodeNo};
 use engine::files::Time;
 
-/// Bytes of the head of a request.
-pub(super) const HEAD: usize = 40;
-
 /// Kinds of requests.
 pub(super) mod kind {
-    pub(super) const LOOKUP: u32 = 1;
+    pub(in super::super) const LOOKUP: u32 = 1;
     pub(in super::super) const FORGET: u32 = 2;
     pub(super) const GETATTR: u32 = 3;
     pub(super) const SETATTR: u32 = 4;
@@ -23,7 +20,7 @@ pub(super) mod kind {
     pub(super) const LINK: u32 = 13;
     pub(super) const OPEN: u32 = 14;
     pub(super) const READ: u32 = 15;
-    pub(super) const WRITE: u32 = 16;
+    pub(in super::super) const WRITE: u32 = 16;
     pub(super) const STATFS: u32 = 17;
     pub(super) const RELEASE: u32 = 18;
     pub(super) const FSYNC: u32 = 20;
@@ -31,7 +28,7 @@ pub(super) mod kind {
     pub(super) const GETXATTR: u32 = 22;
     pub(super) const LISTXATTR: u32 = 23;
     pub(super) const REMOVEXATTR: u32 = 24;
-    pub(super) const FLUSH: u32 = 25;
+    pub(in super::super) const FLUSH: u32 = 25;
     pub(in super::super) const INIT: u32 = 26;
     pub(super) const OPENDIR: u32 = 27;
     pub(super) const READDIR: u32 = 28;
@@ -40,7 +37,7 @@ pub(super) mod kind {
     pub(super) const CREATE: u32 = 35;
     pub(super) const DESTROY: u32 = 38;
     pub(super) const IOCTL: u32 = 39;
-    pub(in super::super) const BATCH_FORGET: u32 = 42;
+    pub(super) const BATCH_FORGET: u32 = 42;
     pub(super) const FALLOCATE: u32 = 43;
     pub(super) const READDIRPLUS: u32 = 44;
     pub(super) const RENAME2: u32 = 45;
@@ -59,7 +56,8 @@ pub(crate) struct Request<'a> {
     pub(crate) gid: u32,
     /// The thread that asks; 0 if it cannot be seen from here, or is the kernel's.
     pub(crate) pid: u32,
-    arguments: Arguments<'a>,
+    /// What is behind the head; none if the head claims another length than the message has.
+    arguments: Option<Arguments<'a>>,
 }
 
 /// A time that a file is to get.
@@ -182,26 +180,31 @@ pub(crate) enum Operation<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A message of the device.
+    /// A message of the device. One that has a head can be answered, whatever follows.
     pub(super) fn read(message: &'a [u8]) -> Result<Self, Errno> {
         let mut head = Arguments(message);
-        let length = head.u32()?;
+        let is_whole = usize::try_from(head.u32()?) == Ok(message.len());
         let (kind, number, ino) = (head.u32()?, head.u64()?, INodeNo(head.u64()?));
         let (uid, gid, pid) = (head.u32()?, head.u32()?, head.u32()?);
         head.u32()?;
         // What follows is all of it: extensions at the end are not asked for.
-        let arguments = Arguments(head.take(length.saturating_sub(HEAD as u32))?);
+        let arguments = is_whole.then_some(head);
         Ok(Self { kind, number, ino, uid, gid, pid, arguments })
     }
 
-    pub(super) fn arguments(&self) -> Arguments<'a> {
-        self.arguments
+    pub(super) fn arguments(&self) -> Result<Arguments<'a>, Errno> {
+        self.arguments.ok_or(Errno::EIO)
+    }
+
+    /// Whether the kernel waits for an answer: it only tells what it has forgotten.
+    pub(super) fn is_answered(&self) -> bool {
+        ![kind::FORGET, kind::BATCH_FORGET].contains(&self.kind)
     }
 
     /// What is asked for: `ENOSYS` if that is not known here.
     pub(crate) fn operation(&self) -> Result<Operation<'a>, Errno> {
         use Operation as Op;
-        let mut a = self.arguments;
+        let mut a = self.arguments()?;
         Ok(match self.kind {
             kind::LOOKUP => Op::LookUp(a.name()?),
             kind::GETATTR => Op::Attributes,
@@ -245,16 +248,15 @@ impl<'a> Request<'a> {
             kind::LISTXATTR => Op::ListXattrs { room: a.u32()? },
             kind::REMOVEXATTR => Op::RemoveXattr(a.name()?),
             kind::DESTROY => Op::Destroy,
-            _ => return self.on_open(),
+            _ => return self.on_open(a),
         })
     }
 
     /// The same for what is done with files and directories that are open.
-    fn on_open(&self) -> Result<Operation<'a>, Errno> {
+    fn on_open(&self, mut a: Arguments<'a>) -> Result<Operation<'a>, Errno> {
         use Operation as Op;
         /// The arguments of an `ioctl` lie anywhere in the memory of the process.
         const UNRESTRICTED: u32 = 1 << 0;
-        let mut a = self.arguments;
         Ok(match self.kind {
             kind::OPEN => Op::Open { flags: a.u32()? },
             kind::OPENDIR => Op::OpenDir,
@@ -332,11 +334,15 @@ impl AttrChanges {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::wire::Message;
     use super::*;
 
-    fn message(kind: u32, arguments: &[u8]) -> Vec<u8> {
+    /// Bytes of the head of a request.
+    pub(in super::super) const HEAD: usize = 40;
+
+    /// A request of this kind with the number 7.
+    pub(in super::super) fn message(kind: u32, arguments: &[u8]) -> Vec<u8> {
         let mut out = Message::default();
         out.u32((HEAD + arguments.len()) as u32).u32(kind).u64(7).u64(1);
         out.u32(1000).u32(100).u32(4321).u32(0);
@@ -369,14 +375,19 @@ mod tests {
         assert_eq!(operation, Ok(Operation::SetAttributes(changes)));
     }
 
-    /// Whatever is cut off or is not known is an error.
+    /// Whatever is cut off or is not known is an error, but has a number to answer by as long as it
+    /// has a head.
     #[test]
     fn requests_that_lack_something_are_refused() {
         let arguments = [1; 96];
         for kind in 0..60 {
             let whole = message(kind, &arguments);
-            for length in 0..whole.len() {
+            for length in 0..HEAD {
                 assert!(Request::read(&whole[..length]).is_err());
+            }
+            for length in HEAD..whole.len() {
+                let request = Request::read(&whole[..length]).unwrap();
+                assert_eq!((request.number, request.operation()), (7, Err(Errno::EIO)));
             }
             for length in 0..arguments.len() {
                 let bytes = message(kind, &arguments[..length]);
@@ -385,5 +396,7 @@ mod tests {
         }
         let bytes = message(4096, b"");
         assert_eq!(Request::read(&bytes).unwrap().operation(), Err(Errno::ENOSYS));
+        let bytes = [message(kind::LOOKUP, b"name\0"), b"more".to_vec()].concat();
+        assert_eq!(Request::read(&bytes).unwrap().operation(), Err(Errno::EIO));
     }
 }

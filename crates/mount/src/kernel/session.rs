@@ -50,7 +50,7 @@ impl<S: Serve> Session<S> {
             if request.kind != kind::INIT {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            let mut a = request.arguments();
+            let mut a = request.arguments()?;
             let (major, minor, ahead, offered) = (a.u32()?, a.u32()?, a.u32()?, a.u32()?);
             if major > MAJOR {
                 // The kernel asks again, in this version.
@@ -103,8 +103,9 @@ impl<S: Serve> Session<S> {
         let mut buffer = buffer();
         // However the connection ends, it is over.
         while let Ok(Some(length)) = self.receive(&mut buffer) {
-            let Ok(request) = Request::read(&buffer[..length]) else { return };
-            if ![kind::FORGET, kind::BATCH_FORGET].contains(&request.kind) {
+            // What has no head has no number to answer by.
+            let Ok(request) = Request::read(&buffer[..length]) else { continue };
+            if request.is_answered() {
                 self.server.serve(&request, Reply::new(&self.device, request.number));
             }
         }
@@ -115,9 +116,11 @@ impl<S: Serve> Session<S> {
         use rustix::io::Errno as Code;
         loop {
             match rustix::io::read(&*self.device, &mut *buffer) {
+                Ok(0) => return Ok(None),
                 Ok(length) => return Ok(Some(length)),
-                // The request was taken back, or a signal came.
-                Err(Code::NOENT | Code::INTR | Code::AGAIN) => {}
+                // The request was taken back, a signal came, or the kernel had no memory to hand
+                // the request over, and has answered it itself.
+                Err(Code::NOENT | Code::INTR | Code::AGAIN | Code::NOMEM) => {}
                 Err(Code::NODEV) => return Ok(None),
                 Err(e) => return Err(e.into()),
             }
@@ -150,8 +153,119 @@ fn limits(ahead: u32, used: u32) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::HEAD;
+    use super::super::request::tests::{HEAD, message};
+    use super::super::{Operation, capability};
     use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// Answers one kind of request.
+    struct Flushes(Arc<AtomicBool>);
+
+    impl Serve for Flushes {
+        fn choose(&self, offered: u32) -> io::Result<u32> {
+            Ok(offered & capability::DONT_MASK)
+        }
+
+        fn serve(&self, request: &Request<'_>, reply: Reply) {
+            match request.operation() {
+                Ok(Operation::Flush) => reply.ok(),
+                Ok(_) => reply.error(Errno::EPERM),
+                Err(e) => reply.error(e),
+            }
+        }
+
+        fn end(&self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Both sides of a connection: a socket keeps messages apart, as the device does.
+    fn connection() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        let (kernel, device) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let limit = rustix::net::sockopt::Timeout::Recv;
+        let within = Some(Duration::from_secs(60));
+        rustix::net::sockopt::set_socket_timeout(&kernel, limit, within).unwrap();
+        (kernel, device)
+    }
+
+    /// The next answer.
+    fn answer(kernel: &OwnedFd) -> Vec<u8> {
+        let mut bytes = [0; 256];
+        let length = rustix::io::read(kernel, &mut bytes[..]).unwrap();
+        bytes[..length].to_vec()
+    }
+
+    fn refusal(e: Errno) -> Vec<u8> {
+        let mut head = Message::default();
+        head.u32(16).u32((-(e as i32)).cast_unsigned()).u64(7);
+        head.0
+    }
+
+    /// Whatever is wrong with a request, it is answered and the next one is served.
+    #[test]
+    fn a_malformed_request_has_failed_and_the_next_one_is_served() {
+        let (kernel, device) = connection();
+        let tell = |bytes: &[u8]| assert_eq!(rustix::io::write(&kernel, bytes), Ok(bytes.len()));
+        let mut offer = Message::default();
+        offer.u32(MAJOR).u32(MINOR).u32(1 << 20).u32(u32::MAX);
+        tell(&message(kind::INIT, &offer.0));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let session = Session::begin(device, Flushes(Arc::clone(&is_over))).unwrap();
+        assert_eq!(answer(&kernel).len(), 16 + 64);
+        let session = std::thread::spawn(move || session.run(4));
+        let flush = message(kind::FLUSH, &[0; 24]);
+        // No number to answer by, and nothing to say: more of them than there are readers.
+        for _ in 0..5 {
+            tell(&flush[..HEAD - 1]);
+            tell(&message(kind::FORGET, &[0; 8]));
+        }
+        let refused = [
+            (flush[..HEAD].to_vec(), Errno::EIO),
+            ([&flush[..], b"more"].concat(), Errno::EIO),
+            (message(kind::LOOKUP, b"endless"), Errno::EIO),
+            (message(kind::WRITE, &[0xff; 40]), Errno::EIO),
+            (message(4096, b""), Errno::ENOSYS),
+            (message(kind::LOOKUP, b"name\0"), Errno::EPERM),
+        ];
+        for (bytes, e) in refused {
+            tell(&bytes);
+            assert_eq!(answer(&kernel), refusal(e), "{bytes:?}");
+        }
+        tell(&flush);
+        assert_eq!(answer(&kernel).len(), 16);
+        assert!(!is_over.load(Ordering::Acquire));
+        drop(kernel);
+        session.join().unwrap().unwrap();
+        assert!(is_over.load(Ordering::Acquire));
+    }
+
+    /// A kernel that speaks another version is told, and one that is too old is refused.
+    #[test]
+    fn the_version_is_agreed_upon_first() {
+        let begin = |versions: &[(u32, u32)]| {
+            let (kernel, device) = connection();
+            for (major, minor) in versions {
+                let mut offer = Message::default();
+                offer.u32(*major).u32(*minor).u32(0).u32(0);
+                let bytes = message(kind::INIT, &offer.0);
+                assert_eq!(rustix::io::write(&kernel, &bytes), Ok(bytes.len()));
+            }
+            let server = Flushes(Arc::new(AtomicBool::new(false)));
+            (Session::begin(device, server).map(drop), answer(&kernel))
+        };
+        let mut ours = Message::default();
+        ours.u32(MAJOR).u32(MINOR);
+        let (begun, told) = begin(&[(MAJOR + 1, 0), (MAJOR, MINOR)]);
+        begun.unwrap();
+        assert_eq!(told[16..], ours.0);
+        let (begun, told) = begin(&[(MAJOR, MINOR_LEAST - 1)]);
+        assert_eq!(begun.unwrap_err().kind(), io::ErrorKind::Unsupported);
+        assert_eq!(told, refusal(Errno::EPROTO));
+    }
 
     #[test]
     fn the_first_answer_is_as_long_as_the_kernel_expects() {

@@ -1,0 +1,96 @@
+//! What is lost or killed takes nothing else along.
+
+use super::{Place, Small, kill, support};
+use engine::inside::ondisk::BlkPtr;
+use engine::inside::pool::UnguardedDatasets as _;
+use engine::{OpenOptions, Pool};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Dnodes that one block has.
+const DNODES: u64 = 32;
+
+/// Overwrites all copies of the block that has the dnode of a file.
+fn lose_dnode(disk: &Path, object: u64) {
+    let pool = Pool::open("tank", &OpenOptions::in_places([disk])).unwrap();
+    let dataset = pool.dsl().by_name("tank").unwrap();
+    let dnodes = pool.dsl().objset(&dataset).unwrap().meta_object().unwrap();
+    let block: BlkPtr = dnodes.block_pointer(0, object / DNODES).unwrap().unwrap();
+    drop(pool);
+    let disk = std::fs::File::options().write(true).open(disk).unwrap();
+    for (_, dva) in block.dvas() {
+        let lost = vec![0x5a; usize::try_from(dva.asize()).unwrap()];
+        // Behind the labels and the boot area.
+        disk.write_all_at(&lost, dva.offset() + (4 << 20)).unwrap();
+    }
+}
+
+/// A directory is listed with all its names when files in it cannot be read, and the others can.
+#[testkit::needs("fuse")]
+#[test]
+fn a_lost_file_hides_no_other() {
+    let place = Place::new();
+    place.mount("tank");
+    place.sh("mkdir d; for n in $(seq 200); do echo $n > d/f$n; done");
+    let numbers = place.sh("stat -c %i d d/f100");
+    let numbers: Vec<u64> = numbers.lines().map(|n| n.parse().unwrap()).collect();
+    assert_ne!(numbers[0] / DNODES, numbers[1] / DNODES);
+    place.unmount();
+    place.zinc(&["zpool", "export", "tank"]);
+    lose_dnode(&place.path("disk"), numbers[1]);
+    place.zinc(&["zpool", "import", "-d", ".", "-N", "tank"]).ok();
+    place.mount("tank");
+    assert_eq!(place.sh("ls d | wc -l"), "200\n");
+    // With the attributes of all: an error for each that has none, and the others.
+    let told = place.sh("ls -l d 2> ../lost | grep -c '^-r' || true; grep -c f100 ../lost");
+    let lost = place.sh("grep -c 'Input/output error' ../lost").trim().parse::<usize>().unwrap();
+    assert!((1..=DNODES as usize).contains(&lost), "{lost}");
+    assert_eq!(told, format!("{}\n1\n", 200 - lost));
+    place.sh("! cat d/f100 2> /dev/null; test \"$(cat d/f1)\" = 1");
+    place.unmount();
+}
+
+/// A program that is killed while a file is made for it has it not open for ever.
+#[testkit::needs("fuse")]
+#[test]
+fn what_a_killed_program_was_making_is_not_held() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    std::fs::create_dir(place.mnt()).unwrap();
+    let small = Small::new(place.path("small"), 96);
+    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
+    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    place.mount("tank");
+    place.zinc(&["tunables", "--pool", "tank", "zfs_dirty_data_max=32M"]).ok();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(place.mnt()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let from = "if=/dev/urandom";
+    let writer = |n: usize| run("dd", &[from, &format!("of=f{n}"), "bs=1M", "count=20"]);
+    let writers: Vec<_> = (0..8).map(writer).collect();
+    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
+    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    let mut maker = run("touch", &["made"]);
+    // It asks for the file, and waits: what a thread has taken up is carried out.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(maker.try_wait().unwrap().is_none());
+    kill(maker.id() as i32, "-KILL");
+    assert!(!maker.wait().unwrap().success());
+    small.mount("remount,size=1g");
+    place.zinc(&["zpool", "clear", "tank"]).ok();
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    support::place::until("the file is made", || place.mnt().join("made").exists());
+    place.sh("rm made");
+    let there = place.sh("find . | wc -l");
+    let counted = || {
+        place.zinc(&["zpool", "sync", "tank"]).ok();
+        place.zinc(&["zfs", "get", "-Hpo", "value", "userobjused@0", "tank"]).ok()
+    };
+    support::place::until("the file is gone", || counted() == there);
+    place.unmount();
+    place.zinc(&["zpool", "export", "tank"]);
+    drop(small);
+}
