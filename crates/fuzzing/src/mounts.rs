@@ -10,8 +10,8 @@ pub(super) const TARGETS: [(&str, Target); 1] = [("fuse", fuse)];
 fn fuse(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     match first % 3 {
-        0 => told(data),
-        1 => told(&with_length(data)),
+        0 => bounded(data),
+        1 => bounded(&with_length(data)),
         _ => {
             let Some((list, new)) = access_list(data) else { return };
             assert_eq!(list, data);
@@ -21,7 +21,7 @@ fn fuse(data: &[u8]) {
 }
 
 /// What a request asks for has no more bytes than the request.
-fn told(message: &[u8]) {
+fn bounded(message: &[u8]) {
     /// As text, a byte has five at most; names of what it is, and numbers.
     const MORE: usize = 1000;
     let length = request(message).map_or(0, |text| text.len());

@@ -203,6 +203,12 @@ impl Serve for Server {
         }
     }
 
+    fn forget(&self, ino: INodeNo) {
+        if let Some(file) = self.front.forgotten(ino) {
+            self.end_use(file);
+        }
+    }
+
     fn end(&self) {
         self.requests.end();
     }
@@ -423,10 +429,16 @@ impl Server {
     fn release(&self, handle: FileHandle, reply: Reply) {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
-        let Some(handle) = self.front.handles.remove(handle) else { return };
+        if let Some(handle) = self.front.handles.remove(handle) {
+            self.end_use(handle);
+        }
+    }
+
+    /// Drops what uses a file, and with it perhaps the file.
+    fn end_use(&self, used: impl Send + 'static) {
         match self.workers.try_inline() {
-            Some(_permit) => drop(handle),
-            None => self.workers.hand_over(Class::Change, move || drop(handle)),
+            Some(_permit) => drop(used),
+            None => self.workers.hand_over(Class::Change, move || drop(used)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Files that programs have open: they live as long as they are in this table, whatever happens to
-//! their names.
+//! Files that programs have open, or use without a name: they live as long as they are in these
+//! tables, whatever happens to their names.
 
 use crate::kernel::FileHandle;
 use crate::progress::Progress;
@@ -54,5 +54,24 @@ impl Handles {
     /// Takes one out. Dropping it may free the file, so that is done without the lock.
     pub(crate) fn remove(&self, handle: FileHandle) -> Option<Handle> {
         self.0.lock().open.remove(&handle.0)
+    }
+}
+
+/// Files without a name that programs may use although they were never opened here: a program that
+/// has a fifo or a device open, or is in a directory, has told the kernel alone. They stay until
+/// the kernel forgets them.
+#[derive(Default)]
+pub(crate) struct Nameless(Mutex<HashMap<u64, OpenFile>>);
+
+impl Nameless {
+    pub(crate) fn add(&self, file: OpenFile) {
+        let before = self.0.lock().insert(OpenFile::object(&file), file);
+        // It ends a use, and so is dropped without the lock.
+        drop(before);
+    }
+
+    /// Takes an object out.
+    pub(crate) fn remove(&self, object: u64) -> Option<OpenFile> {
+        self.0.lock().remove(&object)
     }
 }

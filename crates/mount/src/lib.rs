@@ -10,11 +10,13 @@
 //!
 //! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
 //! A number that is used again comes with another generation, the txg in which the file was made.
-//! So there is no table of what the kernel has cached, and nothing to do when it forgets a file.
+//! So there is no table of what the kernel has cached.
 //!
 //! **Lives.** A file that a program has open is held (`Filesystem::hold`): it lives until the last
-//! one closes it, whatever happens to its names. If the process ends before that, the delete queue
-//! of the file system has the file.
+//! one closes it, whatever happens to its names. The kernel opens fifos and devices by itself, and
+//! does not say that a program is in a directory: one that loses its last name is held until the
+//! kernel forgets it. If the process ends before that, the delete queue of the file system has the
+//! file.
 //!
 //! **Caching.** A write is a change of the file system when its call returns, so it is in the next
 //! snapshot, meets quotas at once, and is promised by `fsync` like that of any other front end. The

@@ -88,8 +88,11 @@ impl Front {
     /// A directory that is on no disk: those of `.zfs`, and in a listing of snapshots one that was
     /// not looked into.
     pub(crate) fn virtual_dir(&self, of: InodeTarget, listed: Option<&Listed>) -> EntryReply {
-        let made = listed.map_or(0, |listed| listed.made);
-        let at = Time { seconds: i64::try_from(made).unwrap_or(0), nanos: 0 };
+        let changed = match (of, &self.snapshots) {
+            (InodeTarget::Listing, Some(all)) => all.changed(),
+            _ => listed.map(|listed| listed.made),
+        };
+        let at = Time { seconds: i64::try_from(changed.unwrap_or(0)).unwrap_or(0), nanos: 0 };
         let attr = FileAttr {
             ino: INodeNo(of.number()),
             size: 2,
@@ -226,11 +229,44 @@ impl Front {
     /// Takes a name away. A large file is freed by the time of its last use: in pieces, for which
     /// the caller need not wait.
     pub(crate) fn unlink_name(&self, parent: INodeNo, name: &[u8]) -> FuseResult<()> {
-        self.fs.unlink(self.object(parent)?, name, now()).or_errno()
+        let (dir, used) = (self.object(parent)?, self.used_unopened(parent, name));
+        self.fs.unlink(dir, name, now()).or_errno()?;
+        self.keep_nameless(used);
+        Ok(())
     }
 
     pub(crate) fn remove_dir(&self, parent: INodeNo, name: &[u8]) -> FuseResult<()> {
-        self.fs.rmdir(self.object(parent)?, name, now()).or_errno()
+        let (dir, used) = (self.object(parent)?, self.used_unopened(parent, name));
+        self.fs.rmdir(dir, name, now()).or_errno()?;
+        self.keep_nameless(used);
+        Ok(())
+    }
+
+    /// What has a name that is about to go, in use, if programs may use it without a handle.
+    fn used_unopened(&self, parent: INodeNo, name: &[u8]) -> Option<OpenFile> {
+        let entry = self.node(parent).ok()?.lookup(name).ok()??;
+        match FileKind::from_mode(u64::from(entry.kind) << 12) {
+            FileKind::File | FileKind::Symlink | FileKind::Unknown => None,
+            _ => self.fs.hold(entry.object).ok(),
+        }
+    }
+
+    /// Keeps it until the kernel forgets it, if that was its last name.
+    fn keep_nameless(&self, used: Option<OpenFile>) {
+        let is_nameless = |file: &OpenFile| {
+            self.fs.node(OpenFile::object(file)).is_ok_and(|node| node.links == 0)
+        };
+        if let Some(file) = used.filter(is_nameless) {
+            self.nameless.add(file);
+        }
+    }
+
+    /// What was kept of a file that the kernel has forgotten now.
+    pub(crate) fn forgotten(&self, ino: INodeNo) -> Option<OpenFile> {
+        match self.of(ino) {
+            InodeTarget::Live(object) => self.nameless.remove(object),
+            _ => None,
+        }
     }
 
     /// Gives a file another name, or one that was made without its first. The kernel refuses it to
@@ -264,8 +300,11 @@ impl Front {
             WHITEOUT => RenameMode::Whiteout { uid: caller.uid.into(), gid: caller.gid.into() },
             _ => return Err(Errno::EINVAL),
         };
+        let used = self.used_unopened(to.0, to.1);
         let (from, to) = ((self.object(from.0)?, from.1), (self.object(to.0)?, to.1));
-        self.fs.rename(from, to, how, now()).or_errno()
+        self.fs.rename(from, to, how, now()).or_errno()?;
+        self.keep_nameless(used);
+        Ok(())
     }
 
     /// Changes attributes; the file as it is then.

@@ -2,7 +2,7 @@
 
 use crate::attrs::{attributes, now};
 use crate::errno::{FuseResult, OrErrno as _};
-use crate::handles::Handles;
+use crate::handles::{Handles, Nameless};
 use crate::kernel::{EntryReply, Errno, INodeNo, Request};
 use crate::snapshots::{InodeTarget, Snapshots};
 use crate::{Options, SpaceFn};
@@ -22,6 +22,7 @@ pub(crate) type SharedOptions = Arc<RwLock<Options>>;
 pub(crate) struct Front {
     pub(crate) fs: Filesystem,
     pub(crate) handles: Handles,
+    pub(crate) nameless: Nameless,
     options: SharedOptions,
     /// The entries of `.zfs/snapshot`; none if the mount is of a snapshot itself.
     pub(crate) snapshots: Option<Snapshots>,
@@ -59,7 +60,8 @@ impl Front {
         /// Names and attributes of what can change, and of what cannot.
         const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
         let ttl = TTLS[usize::from(!fs.is_live())];
-        Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
+        let (handles, nameless) = (Handles::default(), Nameless::default());
+        Self { fs, handles, nameless, options, snapshots, space, ttl }
     }
 
     /// Whether the options say so now.
@@ -115,8 +117,8 @@ impl Front {
     /// How long the kernel may remember a file: a snapshot can go at any time.
     pub(crate) fn ttl_of(&self, of: InodeTarget) -> Duration {
         match of {
-            InodeTarget::Live(_) | InodeTarget::Control | InodeTarget::Listing => self.ttl,
-            InodeTarget::Root(_) | InodeTarget::Within(..) => Duration::ZERO,
+            InodeTarget::Live(_) | InodeTarget::Control => self.ttl,
+            InodeTarget::Listing | InodeTarget::Root(_) | InodeTarget::Within(..) => Duration::ZERO,
         }
     }
 }

@@ -152,16 +152,25 @@ impl Snapshots {
 
     /// The property `snapdir` for the directory.
     pub(crate) fn mode(&self) -> SnapdirMode {
-        let Ok(pool) = self.pool() else { return SnapdirMode::Hidden };
-        let dsl = pool.view().datasets();
-        let value = dsl.by_name(&self.name).and_then(|head| {
-            dsl.property(&head, &PropertyContext { pool_size: None, altroot: None }, "snapdir")
-        });
-        match value.ok().flatten().map(|property| property.value).as_deref() {
+        match self.property("snapdir").as_deref() {
             Some("visible") => SnapdirMode::Visible,
             Some("disabled") => SnapdirMode::Disabled,
             _ => SnapdirMode::Hidden,
         }
+    }
+
+    /// When one was made, renamed or destroyed for the last time, in seconds.
+    pub(crate) fn changed(&self) -> Option<u64> {
+        self.property("snapshots_changed")?.parse().ok()
+    }
+
+    /// A property of the dataset, if it has it and the pool is open.
+    fn property(&self, name: &str) -> Option<String> {
+        let pool = self.pool().ok()?;
+        let dsl = pool.view().datasets();
+        let head = dsl.by_name(&self.name).ok()?;
+        let context = PropertyContext { pool_size: None, altroot: None };
+        dsl.property(&head, &context, name).ok()?.map(|property| property.value)
     }
 
     /// The place among those looked into, and the files, of the snapshot that is `dataset`.

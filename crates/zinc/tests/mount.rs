@@ -557,6 +557,8 @@ fn snapshots_are_looked_into_below_dot_zfs() {
     assert_eq!(place.sh("ls .zfs/snapshot; ! test -e .zfs/snapshot/one"), "two\n");
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(116), "ESTALE");
     drop(open);
+    let changed = place.zinc(&["zfs", "get", "-Hpo", "value", "snapshots_changed", "tank"]).ok();
+    assert_eq!(place.sh("stat -c %Y .zfs/snapshot"), changed);
     place.zinc(&["zfs", "set", "snapdir=visible", "tank"]).ok();
     assert_eq!(place.sh("ls -A; ls -U -A | sort"), ".zfs\nd\nl\n.zfs\nd\nl\n");
     assert_eq!(place.sh("find . | sort | grep -c two/d/e/f"), "1\n");

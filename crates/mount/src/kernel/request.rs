@@ -196,9 +196,22 @@ impl<'a> Request<'a> {
         self.arguments.ok_or(Errno::EIO)
     }
 
-    /// Whether the kernel waits for an answer: it only tells what it has forgotten.
+    /// Whether the kernel waits for an answer: it does not where it tells what it has forgotten.
     pub(super) fn is_answered(&self) -> bool {
         ![kind::FORGET, kind::BATCH_FORGET].contains(&self.kind)
+    }
+
+    /// The files that the kernel has forgotten: before it asks about one again, it looks it up.
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = INodeNo> {
+        let one = (self.kind == kind::FORGET).then_some(self.ino);
+        let mut several = self.arguments.filter(|_| self.kind == kind::BATCH_FORGET);
+        // How many there are is seen from the length, too.
+        let _ = several.as_mut().map(Arguments::u64);
+        let next = move || {
+            let (ino, _lookups) = several.as_mut().map(|a| (a.u64(), a.u64()))?;
+            ino.ok().map(INodeNo)
+        };
+        one.into_iter().chain(std::iter::from_fn(next))
     }
 
     /// What is asked for: `ENOSYS` if that is not known here.
@@ -373,6 +386,20 @@ pub(super) mod tests {
         let changes = AttrChanges { size: Some(99), atime, mtime, ..AttrChanges::default() };
         let operation = Request::read(&bytes).unwrap().operation();
         assert_eq!(operation, Ok(Operation::SetAttributes(changes)));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_told_alone_or_together() {
+        let bytes = message(kind::FORGET, &[0; 8]);
+        let forgotten =
+            |bytes: &[u8]| Request::read(bytes).unwrap().forgotten().collect::<Vec<_>>();
+        assert_eq!(forgotten(&bytes), [INodeNo(1)]);
+        let mut several = Message::default();
+        several.u32(u32::MAX).u32(0).u64(5).u64(1).u64(6).u64(2);
+        let bytes = message(kind::BATCH_FORGET, &several.0);
+        assert_eq!(forgotten(&bytes), [INodeNo(5), INodeNo(6)]);
+        assert_eq!(forgotten(&message(kind::BATCH_FORGET, b"")), []);
+        assert_eq!(forgotten(&message(kind::LOOKUP, &[0; 32])), []);
     }
 
     /// Whatever is cut off or is not known is an error, but has a number to answer by as long as it

@@ -2,7 +2,7 @@
 
 use super::request::kind;
 use super::wire::Message;
-use super::{Errno, Reply, Request, capability};
+use super::{Errno, INodeNo, Reply, Request, capability};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ pub(crate) trait Serve: Send + Sync + 'static {
 
     /// Answers a request. The thread that calls this reads the next one when it is back.
     fn serve(&self, request: &Request<'_>, reply: Reply);
+
+    /// The kernel has forgotten a file.
+    fn forget(&self, ino: INodeNo);
 
     /// No request comes any more.
     fn end(&self);
@@ -107,6 +110,8 @@ impl<S: Serve> Session<S> {
             let Ok(request) = Request::read(&buffer[..length]) else { continue };
             if request.is_answered() {
                 self.server.serve(&request, Reply::new(&self.device, request.number));
+            } else {
+                request.forgotten().for_each(|ino| self.server.forget(ino));
             }
         }
     }
@@ -174,6 +179,10 @@ mod tests {
                 Ok(_) => reply.error(Errno::EPERM),
                 Err(e) => reply.error(e),
             }
+        }
+
+        fn forget(&self, ino: INodeNo) {
+            assert_eq!(ino, INodeNo(1));
         }
 
         fn end(&self) {
@@ -259,12 +268,12 @@ mod tests {
         };
         let mut ours = Message::default();
         ours.u32(MAJOR).u32(MINOR);
-        let (begun, told) = begin(&[(MAJOR + 1, 0), (MAJOR, MINOR)]);
+        let (begun, answered) = begin(&[(MAJOR + 1, 0), (MAJOR, MINOR)]);
         begun.unwrap();
-        assert_eq!(told[16..], ours.0);
-        let (begun, told) = begin(&[(MAJOR, MINOR_LEAST - 1)]);
+        assert_eq!(answered[16..], ours.0);
+        let (begun, answered) = begin(&[(MAJOR, MINOR_LEAST - 1)]);
         assert_eq!(begun.unwrap_err().kind(), io::ErrorKind::Unsupported);
-        assert_eq!(told, refusal(Errno::EPROTO));
+        assert_eq!(answered, refusal(Errno::EPROTO));
     }
 
     #[test]

@@ -43,10 +43,10 @@ fn a_lost_file_hides_no_other() {
     place.mount("tank");
     assert_eq!(place.sh("ls d | wc -l"), "200\n");
     // With the attributes of all: an error for each that has none, and the others.
-    let told = place.sh("ls -l d 2> ../lost | grep -c '^-r' || true; grep -c f100 ../lost");
+    let shown = place.sh("ls -l d 2> ../lost | grep -c '^-r' || true; grep -c f100 ../lost");
     let lost = place.sh("grep -c 'Input/output error' ../lost").trim().parse::<usize>().unwrap();
     assert!((1..=DNODES as usize).contains(&lost), "{lost}");
-    assert_eq!(told, format!("{}\n1\n", 200 - lost));
+    assert_eq!(shown, format!("{}\n1\n", 200 - lost));
     place.sh("! cat d/f100 2> /dev/null; test \"$(cat d/f1)\" = 1");
     place.unmount();
 }

@@ -54,6 +54,35 @@ fn a_file_gets_its_name_when_it_is_whole() {
     assert_eq!(place.zinc(&["check", "tank"]).code, 0);
 }
 
+/// The kernel opens fifos and devices by itself, and lets programs stay in directories: what loses
+/// its last name meanwhile is there for them, and gone when they are.
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_used_without_being_opened_outlives_its_name() {
+    let place = Place::new();
+    place.mount("tank");
+    let script = "device = lambda: os.mknod('p', 0o20666, os.makedev(1, 3))\n\
+                  fds = []\n\
+                  def use(make):\n  \
+                    make()\n  \
+                    fds.append(os.open('p', os.O_RDWR))\n\
+                  use(lambda: os.mkfifo('p')); os.link('p', 'q'); os.unlink('p')\n\
+                  use(device); os.unlink('p')\n\
+                  use(lambda: os.mkfifo('p')); os.rename('q', 'p'); os.unlink('p')\n\
+                  print([os.fstat(fd).st_nlink for fd in fds])\n\
+                  os.mkdir('d'); os.chdir('d'); os.rmdir('../d')\n\
+                  print(os.listdir('.'), os.stat('.').st_nlink)";
+    assert_eq!(python(&place, script), "[0, 0, 0]\n[] 0\n");
+    let there = place.sh("find . | wc -l");
+    let counted = || {
+        place.zinc(&["zpool", "sync", "tank"]).ok();
+        place.zinc(&["zfs", "get", "-Hpo", "value", "userobjused@0", "tank"]).ok()
+    };
+    super::support::place::until("they are gone", || counted() == there);
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
 /// Of lists of rights and groups a directory hands down the same to files without a name.
 #[testkit::needs("fuse")]
 #[test]
