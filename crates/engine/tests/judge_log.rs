@@ -455,6 +455,87 @@ fn the_kernel_finishes_what_was_half_replayed_here() {
     same(name, &both[0], &both[1]);
 }
 
+/// The pool of the collection whose logs clone blocks, as OpenZFS left it.
+fn cloning() -> (testkit::CorpusPool, Bench) {
+    let corpus = testkit::corpus("ziluncle");
+    let devices = vec![load(&corpus.dir.join("vdev0.img"))];
+    (corpus, Bench { name: "logged", devices })
+}
+
+/// What a manifest says of the pool, but for what no replay by the kernel brings back.
+fn held_by_both(corpus: &testkit::CorpusPool, manifest: &Path) -> BTreeMap<String, Value> {
+    let mut out = held(manifest);
+    let differences = corpus.manifest["replay_differences"].as_array().unwrap();
+    for one in differences {
+        let entry = format!("logged/{} {} ", one["dataset"].as_str().unwrap(), one["path"]);
+        out.retain(|key, _| !key.starts_with(&entry));
+    }
+    out
+}
+
+/// The blocks of its clones are counted as OpenZFS counts them, and none is lost.
+fn counts_clones(corpus: &testkit::CorpusPool, bench: &Bench) {
+    let space = bench.open().space();
+    let theirs = &corpus.manifest["pool_properties"];
+    assert_eq!(theirs["bcloneused"], space.clones_used.to_string());
+    assert_eq!(theirs["bclonesaved"], space.clones_saved.to_string());
+    let dir = tempfile::tempdir().unwrap();
+    bench.save(dir.path());
+    oracle::judge(dir.path(), bench.name);
+}
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn the_kernel_finishes_clones_that_were_half_replayed_here() {
+    let judge = testkit::KernelJudge::find();
+    let (corpus, mut bench) = cloning();
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let images = bench.half_replayed().save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    let script = "echo 'POOL=logged WRITE=0 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
+                  bash /judge/import-check.sh\n";
+    assert!(judge.run(script, &job, &out, &images), "the kernel complains");
+    let both = ["whole.json", "out/manifest.json"];
+    let both = both.map(|file| held_by_both(&corpus, &dir.path().join(file)));
+    same(bench.name, &both[0], &both[1]);
+    bench.devices = images.iter().map(load).collect();
+    counts_clones(&corpus, &bench);
+}
+
+/// The machine claims all logs, replays one, and loses its power.
+const ONE_OF_MANY: &str = r"
+set -e
+zpool import -d /dev -N -f -o cachefile=none logged
+zfs mount logged/fs
+zpool sync logged
+judge-finish 0
+echo b > /proc/sysrq-trigger
+";
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn clones_that_the_kernel_claimed_are_replayed_here() {
+    let judge = testkit::KernelJudge::find();
+    let (corpus, mut bench) = cloning();
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let images = bench.save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    assert!(judge.run(ONE_OF_MANY, &job, &out, &images));
+    bench.devices = images.iter().map(load).collect();
+    assert!(!bench.log().1, "the kernel replayed this one");
+    let pool = bench.import();
+    let replayed: Vec<_> = pool.replayed_logs().into_iter().map(|(name, _)| name).collect();
+    assert!(replayed.len() > 2 && !replayed.contains(&"logged/fs".to_owned()), "{replayed:?}");
+    pool.close().unwrap();
+    describe(&bench.open(), false, &dir.path().join("finished.json"));
+    let both = ["whole.json", "finished.json"];
+    let both = both.map(|file| held_by_both(&corpus, &dir.path().join(file)));
+    same(bench.name, &both[0], &both[1]);
+    counts_clones(&corpus, &bench);
+}
+
 /// Files of the next test, and how often each is changed.
 const MANY: (u64, u64) = (1000, 40);
 
