@@ -444,6 +444,31 @@ fn a_store_that_was_away_is_used_again() {
     judge(&place, "tank", &[&one]);
 }
 
+/// Neither a timer nor a look at the pool asks the store of a pool in which nothing happens.
+#[test]
+fn a_pool_that_is_idle_costs_no_request() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let mut serve = place.serve("tank");
+    place.ok_here("zfs create tank/data");
+    let requests = || {
+        place.ok_here("zpool status tank");
+        let table = place.ok_here("zpool iostat -lp tank");
+        table.lines().rfind(|line| line.starts_with(&one)).expect("a line for it").to_owned()
+    };
+    let mut last = requests();
+    // Longer than a txg stays open: the last one may be under way.
+    let is_quiet = (0..8).any(|_| {
+        std::thread::sleep(Duration::from_secs(7));
+        let before = std::mem::replace(&mut last, requests());
+        before == last
+    });
+    assert!(is_quiet, "{last}");
+    place.ok_here("zpool export tank");
+    serve.wait().unwrap();
+}
+
 /// One that is away for longer than that is given up then, however much there is to read; and what
 /// waited goes on when it is back.
 #[test]
