@@ -10,6 +10,9 @@
 //!     Volume       its bytes
 //! ```
 //!
+//! [`LivePool::filesystem`] and [`LivePool::volume`] are for what can be changed. A snapshot is
+//! read through a [`Pool`], which may be the view ([`Pool::filesystem`]).
+//!
 //! A pool from nothing, and what is in it read back:
 //!
 //! ```
@@ -36,7 +39,8 @@
 //!
 //! `examples/first_pool.rs` does the same in a file; `examples/pool_in_a_file.rs` goes below files,
 //! to objects and transactions; `examples/backup_store.rs` is a store with a snapshot for each
-//! backup, a journal on a volume, and work that can be told to stop.
+//! backup, a journal on a volume, and work that can be told to stop; `examples/rotate.rs` takes and
+//! destroys snapshots of a whole pool, sends what came between two, receives it, and compares.
 //!
 //! # Where to look
 //!
@@ -112,10 +116,13 @@
 //!
 //! # Errors
 //!
-//! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Calls on single
-//! files and objects fail with smaller types, which become one with `?`. Nothing here prints or
-//! ends the process, and no bytes from a disk make it panic. The environment is read for devices in
-//! stores alone: their credentials, and the cache on a local disk.
+//! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Calls on pools
+//! (open, export), on single files and objects, and receives fail with types of their own, which
+//! become one with `?`. What the state of a dataset forbids is [`ErrorKind::Refused`], with a
+//! [`Refusal`] that says what is in the way.
+//!
+//! Nothing here prints or ends the process, and no bytes from a disk make it panic. The environment
+//! is read for devices in stores alone: their credentials, and the cache on a local disk.
 #![forbid(unsafe_code)]
 
 pub mod activity;

@@ -83,7 +83,8 @@ impl Destroy {
     /// Returns what would be destroyed, in order.
     ///
     /// # Errors
-    /// There is no such dataset, or clones are in the way.
+    /// There is no such dataset, or something is below it, or clones of it are in the way. Whether
+    /// snapshots that are named are cloned is seen when they are destroyed.
     pub fn plan(&self, pool: &Pool) -> Result<DestroyPlan> {
         let dsl = pool.datasets();
         let steps = self.steps(&dsl)?;
@@ -149,8 +150,11 @@ impl DestroyPlan {
     /// Destroys all of it; durable when this returns. Cancelling takes effect between two steps.
     ///
     /// # Errors
-    /// Some of it is in use or held, and nothing is done; or a step failed, and those before it are
-    /// done.
+    /// [`ErrorKind::Refused`]: some of it is in use ([`Refusal::Busy`]), held ([`Refusal::Held`])
+    /// or cloned ([`Refusal::HasClones`]), and nothing is done. Or a step failed, and those before
+    /// it are done.
+    ///
+    /// [`ErrorKind::Refused`]: crate::ErrorKind::Refused
     pub fn run(&self, pool: &LivePool, progress: &Progress) -> Result<()> {
         if !self.name.contains(['@', '#']) {
             // Also when there is nothing in it that could go.

@@ -30,7 +30,9 @@ pub(super) fn one_pool(name: &str, other: &str) -> Result<()> {
     }
 }
 
-/// The dataset `name` and every file system and volume below it, parents first.
+/// The dataset `name` and every file system and volume below it, parents first; also those that
+/// are half received ([`Dataset::is_partly_received`]), of which no snapshot can be taken. What is
+/// below the name of the pool is all there is; the snapshots of each are [`Dsl::snapshots`].
 ///
 /// # Errors
 /// There is no such dataset, or one below it cannot be read.

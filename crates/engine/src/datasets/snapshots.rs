@@ -9,11 +9,13 @@ use pool::live::LivePool;
 /// Longest tag in bytes.
 const TAG_MAX: usize = 255;
 
-/// Takes the snapshots `names` (`pool/a@x`), with `recursive` also of all datasets below, all of
-/// one moment. Either all are taken or none.
+/// Takes the snapshots `names` (`pool/a@x`), with `recursive` also of all datasets below but those
+/// that are half received, all of one moment. Either all are taken or none.
 ///
 /// # Errors
-/// One of them cannot be taken: it is the error's operand.
+/// One of them cannot be taken: it is the error's operand. One that is there already is
+/// [`ErrorKind::Refused`](crate::ErrorKind::Refused), by
+/// [`Refusal::Exists`](crate::Refusal::Exists).
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;

@@ -88,6 +88,9 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why something was not done.
 ///
+/// As text it is what failed and where, without the hint: what can be done is worded by each front
+/// end for its user. Most hints come with the kind: what is held can be released.
+///
 /// ```
 /// use engine::{Error, ErrorKind, Hint, OpenOptions, Pool};
 ///
@@ -119,7 +122,8 @@ impl Error {
         Self(Box::new(Inner { kind, place, operand, source, hint }))
     }
 
-    /// Something outside of pools is not as it should be.
+    /// Something outside of pools is not as it should be. An error of the system gets its place
+    /// by [`Self::at`], for it names no file.
     #[must_use]
     pub fn external(source: impl Into<Source>) -> Self {
         Self::new(ErrorKind::External).because(source)
@@ -204,7 +208,8 @@ impl Error {
         }
     }
 
-    /// Says what failed underneath. It says the rest, too: an error with a source is worded as it.
+    /// Says what failed underneath. It says the rest, too: an error with a source is worded as it,
+    /// and only that of the system ([`std::io::Error`]) has the place before it.
     #[must_use]
     pub fn because(mut self, source: impl Into<Source>) -> Self {
         self.0.source = Some(source.into());
@@ -216,6 +221,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, place, source, .. } = &*self.0;
         match (source, place) {
+            (Some(source), Some(place)) if source.is::<std::io::Error>() => {
+                write!(f, "{place}: {source}")
+            }
             (Some(source), _) => write!(f, "{source}"),
             (None, Some(place)) => write!(f, "{place}: {kind}"),
             (None, None) => write!(f, "{kind}"),

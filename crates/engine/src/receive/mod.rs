@@ -97,7 +97,7 @@ pub enum Phase {
     Correcting,
 }
 
-/// Why a stream was not received.
+/// Why a stream was not received. By `?` it becomes its error, without the token.
 #[derive(Debug)]
 pub struct NotReceived {
     /// The phase.
@@ -110,7 +110,14 @@ pub struct NotReceived {
     pub token: Option<String>,
 }
 
-/// How streams are received.
+impl From<NotReceived> for Error {
+    fn from(failed: NotReceived) -> Self {
+        failed.error
+    }
+}
+
+/// How streams are received. A full stream makes a dataset below one that is there. Into one that
+/// is there, as the pool's own always is, it goes by [force](Self::force) alone, and replaces it.
 ///
 /// ```
 /// use engine::receive::{Receive, ReceiveObserver};
@@ -172,7 +179,8 @@ struct Run<'a, R> {
 }
 
 impl Receive {
-    /// Receives what `input` has: the stream of one snapshot, or of several.
+    /// Receives what `input` has: the stream of one snapshot, or of several. Nothing behind it is
+    /// read. It is read in whole records, so it needs no buffer.
     ///
     /// # Errors
     /// It cannot be received. Of several streams those before the one that failed were. Nothing is

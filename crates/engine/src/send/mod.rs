@@ -87,7 +87,9 @@ impl Forms {
     }
 }
 
-/// The stream of a snapshot, which [`Self::run`] writes.
+/// The stream of a snapshot, which [`Self::run`] writes. Of a pool that is open for writing it is
+/// made from [`LivePool::look`]: which forms of blocks a stream may have is a matter of the pool's
+/// features, and [`LivePool::view`] has those of the time when it was opened.
 ///
 /// ```
 /// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
@@ -175,9 +177,9 @@ impl<'a> SendStream<'a> {
         Ok(Self { pool, dataset, objset, begin, from, start, sealed, in_use: Vec::new() })
     }
 
-    /// For a pool that this process has open for writing, by the handle of the user who is to get
-    /// the stream ([`LivePool::on_behalf_of`]): it needs the permission to send the snapshot, which
-    /// is not destroyed until this is dropped, and neither is the one that the receiver has.
+    /// Keeps the snapshot, and the one that the receiver has, from being destroyed until this is
+    /// dropped, in a pool that this process has open for writing. A handle for another user
+    /// ([`LivePool::on_behalf_of`]) needs the permission to send it.
     ///
     /// # Errors
     /// There is no permission, or a snapshot is not there any more: it is the error's operand.
@@ -240,11 +242,12 @@ impl<'a> SendStream<'a> {
         estimate::size(self, progress)
     }
 
-    /// Writes the stream. The progress has the bytes that were written.
+    /// Writes the stream, in large pieces, and flushes `out`. The progress has the bytes that were
+    /// written.
     ///
     /// # Errors
-    /// A block cannot be read, `out` fails, or it was cancelled. The stream has no end then, and a
-    /// receiver refuses it.
+    /// A block cannot be read, `out` fails ([`ErrorKind::External`]), or it was cancelled. The
+    /// stream has no end then, and a receiver refuses it.
     pub fn run<W: Write + Send>(&self, out: W, progress: &Progress) -> Result<()> {
         let writer = Writer::new(std::io::BufWriter::with_capacity(1 << 18, out));
         progress.begin("records sent", 0);
