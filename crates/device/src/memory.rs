@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::hint::black_box;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -197,9 +198,7 @@ impl MemoryDevice {
                 Entry::Vacant(_) if is_zero(bytes) => continue,
                 Entry::Vacant(group) => group.insert(Default::default()),
             };
-            for (page, at, part) in parts(at as u64, bytes.len(), PAGE_BYTES) {
-                write_page(&mut group[page as usize], at, &bytes[part]);
-            }
+            write_pages(group, at, bytes);
             if group.iter().all(Option::is_none) {
                 groups.remove(&number);
             }
@@ -259,6 +258,51 @@ pub fn is_zero(bytes: &[u8]) -> bool {
     // Slices are compared many bytes at once in every build, and the comparison stops early.
     static ZEROS: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+/// A page to write to.
+enum Target<'a> {
+    /// No fork shares it.
+    Own(&'a mut [u8]),
+    Other(&'a mut Page),
+}
+
+impl<'a> Target<'a> {
+    fn new(page: &'a mut Page) -> Self {
+        if page.as_mut().is_none_or(|page| Arc::get_mut(page).is_none()) {
+            return Self::Other(page);
+        }
+        match page {
+            Some(own) => Self::Own(Arc::make_mut(own)),
+            None => Self::Other(page),
+        }
+    }
+}
+
+/// Writes into a group from `at` on.
+///
+/// To find out whether a page is shared, the processor waits until everything that it wrote before
+/// is in memory, and the answer is in no cache. So this comes before the first copy, for all pages.
+fn write_pages(group: &mut [Page; GROUP_PAGES], at: usize, bytes: &[u8]) {
+    let pages = &mut group[at / PAGE_BYTES..(at + bytes.len()).div_ceil(PAGE_BYTES)];
+    if let [page] = pages {
+        return write_page(page, at % PAGE_BYTES, bytes);
+    }
+    black_box(pages.iter().flatten().map(Arc::strong_count).fold(0, usize::wrapping_add));
+    let parts = || parts(at as u64, bytes.len(), PAGE_BYTES);
+    let mut targets = [const { None }; GROUP_PAGES];
+    for ((target, page), (_, _, part)) in targets.iter_mut().zip(pages).zip(parts()) {
+        if part.len() == PAGE_BYTES && is_zero(&bytes[part]) {
+            *page = None;
+        }
+        *target = Some(Target::new(page));
+    }
+    for ((_, at, part), target) in parts().zip(targets.into_iter().flatten()) {
+        match target {
+            Target::Own(page) => page[at..at + part.len()].copy_from_slice(&bytes[part]),
+            Target::Other(page) => write_page(page, at, &bytes[part]),
+        }
+    }
 }
 
 /// Writes into a page from `at` on.
@@ -454,6 +498,33 @@ mod tests {
         assert_eq!((at(&device, 5), at(&fork, 5), at(&fork, 6)), (Ok(1), Ok(b'x'), Ok(1)));
         let second = PAGE_BYTES as u64 + 7;
         assert_eq!((at(&device, second), at(&fork, second)), (Ok(1), Ok(2)));
+    }
+
+    #[test]
+    fn writes_of_many_pages_are_as_in_plain_memory() {
+        let size = GROUP_BYTES + 2 * PAGE_BYTES;
+        let old: Vec<u8> = (0..size).map(|i| (i / 11) as u8 | 1).collect();
+        // The third page that it reaches is zeros.
+        let new: Vec<u8> =
+            (0..size).map(|i| if i / PAGE_BYTES == 2 { 0 } else { (i / 13) as u8 | 1 }).collect();
+        let begins = [0, 5, PAGE_BYTES - 5, PAGE_BYTES, 3 * PAGE_BYTES + 1, GROUP_BYTES - 7];
+        let lens = [1, PAGE_BYTES, PAGE_BYTES + 10, 3 * PAGE_BYTES, 5 * PAGE_BYTES + 7];
+        for (begin, len) in begins.into_iter().flat_map(|begin| lens.map(|len| (begin, len))) {
+            let end = (begin + len).min(size);
+            for (is_shared, is_empty) in [(false, false), (true, false), (false, true)] {
+                let mut model = if is_empty { vec![0; size] } else { old.clone() };
+                let device = MemoryDevice::from_bytes("m", &model);
+                let fork = is_shared.then(|| (device.fork(), model.clone()));
+                device.put(begin as u64, &new[begin..end]);
+                model[begin..end].copy_from_slice(&new[begin..end]);
+                let used = model.chunks(PAGE_BYTES).filter(|page| !is_zero(page)).count();
+                assert_eq!(device.allocated(), (used * PAGE_BYTES) as u64, "{begin}+{len}");
+                for (device, model) in fork.iter().map(|(d, m)| (d, m)).chain([(&device, &model)]) {
+                    let got = read_one(device, 0, size).expect("read");
+                    assert!(&got[..] == model, "{begin}+{len} {is_shared} {is_empty}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,11 +6,19 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Pieces in a row that gained nothing, after which nothing is read ahead of a stream until its
 /// reader has waited.
 const BARREN: u32 = 2;
+/// Pieces in a row, of all streams of a store, that came from devices as fast as their readers
+/// would have read them, after which a new stream begins as one that gains nothing.
+const STORE_QUICK: u32 = 4;
+/// Of the reads of a stream that nothing is read ahead of, one in this many has to be slow: a
+/// device makes all of them slow, and a thread that has to wait for a processor one in hundreds.
+const SLOW_PART: u32 = 8;
+/// Slow reads, less the quick ones between them by that part, after which a piece is tried again.
+const SLOW_READS: u32 = 2;
 
 /// Statistics of the read-ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +41,8 @@ pub(super) struct Budget {
     read: AtomicU64,
     used: AtomicU64,
     wasted: AtomicU64,
+    /// Pieces in a row that came as fast as their readers would have read them.
+    quick: AtomicU32,
 }
 
 impl Budget {
@@ -68,8 +78,32 @@ struct State {
     /// Pieces in a row that gained nothing: all of it was in the cache, or came as fast as its
     /// reader would have read it.
     barren: u32,
+    /// Whether that is found out again.
+    trial: Trial,
     /// The stream is no more.
     ended: bool,
+}
+
+/// A piece that is read ahead of a stream of which it gained nothing so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trial {
+    #[default]
+    None,
+    /// The next piece is one.
+    Due,
+    /// It is being read, and no other until it is known what it gained.
+    UnderWay,
+}
+
+/// What a piece has gained its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gain {
+    /// Nothing had to be read.
+    Cached,
+    /// Its reader could as well have read it.
+    Quick,
+    /// Time.
+    Time,
 }
 
 /// The blocks that were read ahead of one stream. Those in the cache point to it.
@@ -77,11 +111,16 @@ struct State {
 pub(crate) struct Lead {
     budget: Arc<Budget>,
     state: Mutex<State>,
+    /// Slow reads of its reader, [`SLOW_PART`] for each, less one for each quick one since.
+    slow: AtomicU32,
 }
 
 impl Lead {
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        Arc::new(Self { budget: Arc::clone(budget), state: Mutex::default() })
+        let is_quick = budget.quick.load(Relaxed) >= STORE_QUICK;
+        let barren = if is_quick { BARREN } else { 0 };
+        let state = Mutex::new(State { barren, ..State::default() });
+        Arc::new(Self { budget: Arc::clone(budget), state, slow: AtomicU32::new(0) })
     }
 
     /// Takes room for `bytes` of blocks; `None` when there is no room.
@@ -91,19 +130,36 @@ impl Lead {
             return None;
         }
         state.reserved += bytes;
-        Some(Room { lead: Arc::clone(self), left: bytes, has_gained: false })
+        if state.trial == Trial::Due {
+            state.trial = Trial::UnderWay;
+        }
+        Some(Room { lead: Arc::clone(self), left: bytes, gain: Gain::Cached })
     }
 
-    /// Reading ahead gained nothing lately.
+    /// Reading ahead gained nothing lately, and it is not the time to try it again.
     pub(super) fn is_barren(&self) -> bool {
-        self.state.lock().barren >= BARREN
+        let state = self.state.lock();
+        match state.trial {
+            Trial::None => state.barren >= BARREN,
+            Trial::Due => false,
+            Trial::UnderWay => true,
+        }
     }
 
-    /// Its reader had to wait where nothing was read ahead: another piece shows whether that gains
-    /// something by now.
-    pub(super) fn try_again(&self) {
+    /// Its reader has read where nothing was read ahead, and had to wait or not. When it waits
+    /// often, one more piece shows whether reading ahead gains something by now.
+    pub(super) fn has_read(&self, slowly: bool) {
+        let slow = self.slow.load(Relaxed);
+        let slow = if slowly { slow + SLOW_PART } else { slow.saturating_sub(1) };
+        if slow < SLOW_READS * SLOW_PART {
+            // Of readers at the same time one count may be lost.
+            return self.slow.store(slow, Relaxed);
+        }
+        self.slow.store(0, Relaxed);
         let mut state = self.state.lock();
-        state.barren = state.barren.min(BARREN - 1);
+        if state.barren >= BARREN && state.trial == Trial::None {
+            (state.barren, state.trial) = (BARREN - 1, Trial::Due);
+        }
     }
 
     /// A reader has come for a block.
@@ -141,7 +197,7 @@ impl Lead {
 pub struct Room {
     lead: Arc<Lead>,
     left: u64,
-    has_gained: bool,
+    gain: Gain,
 }
 
 impl Room {
@@ -150,7 +206,7 @@ impl Room {
     pub(crate) fn fill(&mut self, bytes: u64) -> Option<Arc<Lead>> {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
-        self.has_gained = true;
+        self.gain = Gain::Time;
         let mut state = self.lead.state.lock();
         self.lead.budget.read.fetch_add(bytes, Relaxed);
         if state.ended {
@@ -164,14 +220,24 @@ impl Room {
 
     /// What was read came so fast that its reader could as well have read it.
     pub(crate) fn has_gained_nothing(&mut self) {
-        self.has_gained = false;
+        if self.gain == Gain::Time {
+            self.gain = Gain::Quick;
+        }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut state = self.lead.state.lock();
-        state.barren = if self.has_gained { 0 } else { state.barren.saturating_add(1) };
+        let quick = &self.lead.budget.quick;
+        match self.gain {
+            Gain::Time => quick.store(0, Relaxed),
+            Gain::Quick => _ = quick.fetch_add(1, Relaxed),
+            Gain::Cached => {}
+        }
+        let has_gained = self.gain == Gain::Time;
+        state.barren = if has_gained { 0 } else { state.barren.saturating_add(1) };
+        state.trial = Trial::None;
         if !state.ended {
             state.reserved -= self.left;
             self.lead.budget.give_back(self.left);
@@ -229,12 +295,52 @@ mod tests {
         room.has_gained_nothing();
         drop(room);
         assert!(lead.is_barren());
-        lead.try_again();
+        lead.has_read(true);
+        assert!(lead.is_barren(), "one slow read can be the thread that waited");
+        lead.has_read(true);
         assert!(!lead.is_barren());
-        drop(lead.reserve(1));
+        let trial = lead.reserve(1);
+        assert!(lead.is_barren(), "one piece at a time");
+        drop(trial);
         assert!(lead.is_barren(), "one piece is enough to see it again");
         lead.reserve(1).expect("room").fill(1);
         drop(lead.reserve(1));
         assert!(!lead.is_barren());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_processor_now_and_then_has_no_slow_device() {
+        let lead = Lead::new(&Arc::new(Budget::new(100)));
+        (0..BARREN).for_each(|_| drop(lead.reserve(1)));
+        for n in 0..10_000 {
+            lead.has_read(n % 100 == 0);
+            assert!(lead.is_barren(), "{n}");
+        }
+        // Every sixth is slow: another program reads ahead of the reader, and not enough.
+        let noticed = (0..200).position(|n| {
+            lead.has_read(n % 6 == 0);
+            !lead.is_barren()
+        });
+        assert!(noticed.is_some_and(|n| n < 30), "{noticed:?}");
+    }
+
+    #[test]
+    fn new_streams_begin_as_the_last_ones_of_their_store_ended() {
+        let budget = Arc::new(Budget::new(100));
+        let piece = |is_quick: bool| {
+            let lead = Lead::new(&budget);
+            let was_barren = lead.is_barren();
+            let mut room = lead.reserve(1).expect("room");
+            room.fill(1).expect("followed").used(1);
+            if is_quick {
+                room.has_gained_nothing();
+            }
+            was_barren
+        };
+        assert_eq!([(); 6].map(|()| piece(true)), [false, false, false, false, true, true]);
+        // What is cached says nothing of the devices.
+        drop(Lead::new(&budget).reserve(1));
+        assert!(piece(false));
+        assert!(!piece(true));
     }
 }

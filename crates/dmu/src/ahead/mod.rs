@@ -23,8 +23,10 @@
 //! system, its reader gets as fast by itself, and on the same processor. A thread that reads a
 //! piece sees that it waited for nothing, and that computing took little ([`gains`]). After two
 //! such pieces nothing is read ahead of the stream. Its reader then looks at the clock before and
-//! after each of its reads ([`ReadAhead::watch`]): when one takes long, a piece is tried again. To
-//! try one every now and then would cost a thread each time.
+//! after each of its reads ([`ReadAhead::watch`]): when more than a few take long, one piece is
+//! tried again. To try one every now and then would cost a thread each time. A single long read
+//! says nothing: on a busy machine it is the thread that waited, for a processor. What the pieces
+//! of a store gained last is how a new stream of it begins.
 //!
 //! *State.* Streams belong to objects, by the numbers of set and object, and not to what is open:
 //! openers come and go, and several may read one object. Of [`OBJECTS_MAX`] objects at once, those
@@ -197,9 +199,8 @@ impl ReadAhead {
     ) -> T {
         let began = self.threads.rt.now();
         let out = read();
-        if takes_long(self.threads.rt.now().saturating_sub(began), blocks, bytes) {
-            barren.try_again();
-        }
+        let took = self.threads.rt.now().saturating_sub(began);
+        barren.has_read(takes_long(took, blocks, bytes));
         out
     }
 
