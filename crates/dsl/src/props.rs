@@ -24,7 +24,9 @@ use crate::error::{Error, Result};
 use crate::kind::DatasetKind;
 use crate::property::{Property, Source};
 use crate::tree::{Dataset, Dsl};
+use dmu::Zap;
 use facts::Facts;
+use ondisk::mos::master_node;
 use ondisk::props::{self, applies};
 
 /// The inputs of properties beside the datasets.
@@ -58,6 +60,16 @@ impl Dsl {
             Err(_) => self.stored(dataset).is_ok_and(|s| s.number("volsize").is_some()),
         };
         if volume { DatasetKind::Volume } else { DatasetKind::Filesystem }
+    }
+
+    /// A property that a file system was made with, and keeps: `utf8only`, `normalization` or
+    /// `casesensitivity`, as its number. One of an old version has none of them, which is 0.
+    ///
+    /// # Errors
+    /// It cannot be read, or the dataset is a volume.
+    pub fn made_with(&self, dataset: &Dataset, name: &str) -> Result<u64> {
+        let table = Zap::open(&self.open_part(dataset)?.object(master_node::OBJECT)?)?;
+        Ok(table.get_u64(name)?.unwrap_or(0))
     }
 
     /// All properties of a file system, volume or snapshot in the order of `zfs get all`: the

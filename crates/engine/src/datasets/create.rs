@@ -13,8 +13,7 @@ use crate::keys::{KeyOptions, RequiredKey, is_encrypted};
 use crate::owners::OwnerQuota;
 use crate::values::{self, number};
 use dsl::write::{NameKind, PropertyChange, RootKey, check_create, check_name};
-use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
-use ondisk::props::find_dataset;
+use dsl::{DatasetKind, Dsl, Refusal, StoredValue};
 use ondisk::znode::ZPL_VERSION_MAX;
 use pool::Pool;
 use pool::live::{LivePool, NewFilesystem};
@@ -342,13 +341,12 @@ fn owned(new: NewFilesystem, (user, group): (u64, u64)) -> NewFilesystem {
 fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<NewFilesystem> {
     let parent = dsl.by_name(parent)?;
     let wanted = |name: &str| -> Result<u64> {
-        if let Some(n) = number(changes, name) {
-            return Ok(n);
+        match number(changes, name) {
+            Some(n) => Ok(n),
+            // Nothing is made below a volume.
+            None if dsl.kind(&parent) == DatasetKind::Volume => Ok(0),
+            None => Ok(dsl.made_with(&parent, name)?),
         }
-        let inherited = dsl.property(&parent, &PropertyContext::default(), name)?;
-        let word = inherited.map(|p| p.value);
-        let table = find_dataset(name);
-        Ok(table.zip(word).and_then(|(t, w)| t.number(&w)).unwrap_or(0))
     };
     let takes_bytes = number(changes, "utf8only") == Some(0);
     let normalization = match number(changes, "normalization") {
