@@ -226,6 +226,21 @@ fn what_was_just_written_is_seen_from_the_command_line() {
     place.unmount();
 }
 
+/// A file may be opened such that each write is durable when it returns.
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_written_with_o_sync_outlives_the_process() {
+    let place = Place::new();
+    let pid = place.mount("tank");
+    place.sh("for how in sync dsync direct,dsync; do : > $how; sync $how; done");
+    place.sh("for how in sync dsync direct,dsync; do \
+         dd if=/dev/zero bs=4k count=1 conv=notrunc oflag=$how of=$how 2> /dev/null; done");
+    kill(pid, "-KILL");
+    place.mount("tank");
+    assert_eq!(place.sh("stat -c %s sync dsync direct,dsync"), "4096\n4096\n4096\n");
+    place.unmount();
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn a_database_survives_the_death_of_the_process() {
