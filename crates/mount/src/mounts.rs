@@ -119,6 +119,19 @@ impl Mounts {
         there.map(|entry| entry.mounted.clone()).collect()
     }
 
+    /// Those that are seen at these directories, in the order in which they were made: of several
+    /// at one, that which was made last. A directory that is named twice has the one below it, too.
+    #[must_use]
+    pub fn seen_at(&self, dirs: &[PathBuf]) -> Vec<Mounted> {
+        let all = self.all();
+        let mut is_seen = vec![false; all.len()];
+        for dir in dirs {
+            let top = (0..all.len()).rfind(|n| !is_seen[*n] && all[*n].dir == *dir);
+            top.into_iter().for_each(|n| is_seen[n] = true);
+        }
+        all.into_iter().zip(is_seen).filter_map(|(one, is_seen)| is_seen.then_some(one)).collect()
+    }
+
     /// The one of a dataset or snapshot that was made last.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<Mounted> {

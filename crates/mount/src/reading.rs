@@ -192,8 +192,7 @@ impl Reader {
 
     fn unmount(&self, request: &Request) -> Result<Value, Refusal> {
         let dirs = request.words("dirs")?.into_iter().map(PathBuf::from).collect::<Vec<_>>();
-        let meant = self.mounts.all().into_iter().filter(|one| dirs.contains(&one.dir));
-        let meant: Vec<_> = meant.collect();
+        let meant = self.mounts.seen_at(&dirs);
         match dirs.first().filter(|_| meant.is_empty()) {
             Some(dir) => Err(self.unmount_refusal(dir, crate::Error::NotMounted(dir.clone()))),
             None => self.take_away(meant, |_| false, mode(request)).map(|()| Value::Null),

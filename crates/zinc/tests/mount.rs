@@ -1,6 +1,8 @@
 //! File systems that are mounted: the real kernel, real programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "mount/direct.rs"]
+mod direct;
 #[path = "mount/failing.rs"]
 mod failing;
 #[path = "mount/following.rs"]

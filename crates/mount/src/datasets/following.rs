@@ -178,7 +178,7 @@ impl Follower<'_> {
         self.take_away(meant.map_err(|e| (e, Vec::new()))?, |_| true, UnmountMode::Politely)
     }
 
-    /// Unmounts what is mounted at these directories, those made last first. When one stays, those
+    /// Unmounts what is seen at these directories, those made last first. When one stays, those
     /// unmounted before are mounted again, as with OpenZFS.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Follower<'_> {
         dirs: &[PathBuf],
         how: UnmountMode,
     ) -> std::result::Result<(), (DatasetError, Vec<DatasetError>)> {
-        let meant = self.mounts.all().into_iter().filter(|one| dirs.contains(&one.dir));
+        let meant = self.mounts.seen_at(dirs).into_iter();
         let meant = meant.map(|one| self.taken(one)).collect::<Result<Vec<_>>>();
         let meant = meant.map_err(|e| (e, Vec::new()))?;
         match dirs.first().filter(|_| meant.is_empty()) {

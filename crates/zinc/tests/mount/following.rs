@@ -285,3 +285,24 @@ fn unmounting_by_name_takes_the_children_that_inherit() {
     place.zinc(&["zfs", "mount", "-a"]).ok();
     assert_eq!(listed(&place), all);
 }
+
+/// Of two mounts at one directory the upper one goes, and the lower one is seen again.
+#[testkit::needs("fuse")]
+#[test]
+fn a_mount_over_another_goes_alone() {
+    let place = served_with_mounts();
+    let at = format!("mountpoint={}", place.path("over").display());
+    for name in ["tank/a", "tank/b"] {
+        place.zinc(&["zfs", "create", "-o", &at, name]).ok();
+        std::fs::write(place.path("over").join(&name[5..]), name).unwrap();
+    }
+    let all = [("tank", "mnt"), ("tank/a", "over"), ("tank/b", "over")];
+    assert_eq!(listed(&place), pairs(&all));
+    place.zinc(&["zfs", "unmount", "tank/b"]).ok();
+    assert_eq!(listed(&place), pairs(&all[..2]));
+    assert!(place.path("over/a").exists() && !place.path("over/b").exists());
+    place.zinc(&["zfs", "mount", "tank/b"]).ok();
+    assert_eq!(listed(&place), pairs(&all));
+    place.zinc(&["zfs", "unmount", "-a"]).ok();
+    assert_eq!(listed(&place), pairs(&[]));
+}

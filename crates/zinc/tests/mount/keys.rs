@@ -34,6 +34,15 @@ fn keys_are_loaded_and_unloaded_with_mounts() {
     assert_eq!((status().as_str(), listed(&place)), ("available\n", pairs(&all)));
     ok(&place, "zfs unmount -au");
     assert_eq!((status().as_str(), listed(&place)), ("unavailable\n", pairs(&[])));
+    ok(&place, "zfs mount -al");
+    // A clone needs the key as well: nothing is unmounted.
+    ok(&place, "zfs snapshot tank/e@s");
+    ok(&place, "zfs clone tank/e@s tank/clone");
+    assert_ne!(place.zinc(&["zfs", "unmount", "-u", "tank/e"]).code, 0);
+    ok(&place, "zfs destroy tank/clone");
+    assert_eq!((status().as_str(), listed(&place)), ("available\n", pairs(&all)));
+    ok(&place, "zfs destroy tank/e@s");
+    ok(&place, "zfs unmount -au");
     // A pool that was not served is from then on, because keys are held by a process.
     ok(&place, "zpool export tank");
     ok(&place, "zpool import -l -d . tank");

@@ -170,18 +170,41 @@ pub fn load_all(session: &Session, pool: &LivePool) -> Result<ExitCode, Failure>
 /// Unloads the key of what was unmounted, when it is an encryption root.
 pub fn unload_unmounted(session: &Session, name: &str) -> Result<(), Failure> {
     let Some(pool) = session.held(name) else { return Ok(()) };
-    let root = keys::root_of(pool.view(), name).filter(|root| root.name == name && root.is_loaded);
-    root.map_or(Ok(()), |root| unload(session, &pool, &root))
+    loaded(&pool, name).map_or(Ok(()), |root| unload(session, &pool, &root))
 }
 
-fn unload(session: &Session, pool: &LivePool, root: &EncryptionRoot) -> Result<(), Failure> {
-    let verb = KeyVerb::Unload;
+/// Refuses if the key of what is to be unmounted could not be unloaded then: a dataset is mounted
+/// that needs it, and that does not go.
+pub fn check_unloadable(
+    session: &Session,
+    name: &str,
+    goes: &dyn Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    let Some(pool) = session.held(name) else { return Ok(()) };
+    loaded(&pool, name).map_or(Ok(()), |root| check_unneeded(session, &pool, &root, goes))
+}
+
+/// The encryption root of this name, if its key is loaded.
+fn loaded(pool: &LivePool, name: &str) -> Option<EncryptionRoot> {
+    keys::root_of(pool.view(), name).filter(|root| root.name == name && root.is_loaded)
+}
+
+fn check_unneeded(
+    session: &Session,
+    pool: &LivePool,
+    root: &EncryptionRoot,
+    goes: &dyn Fn(&str) -> bool,
+) -> Result<(), Failure> {
     let under = keys::datasets_of(pool.view(), &root.name)?;
     // Of a snapshot that is mounted, too.
     let head = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
-    check_unmounted(session, &|name| under.contains(&head(name)))
-        .map_err(|_| Failure::new(verb.busy(&root.name)))?;
-    keys::unload(pool, &root.name).map_err(|e| failed(verb, &root.name, e))
+    check_unmounted(session, &|name| under.contains(&head(name)) && !goes(name))
+        .map_err(|_| Failure::new(KeyVerb::Unload.busy(&root.name)))
+}
+
+fn unload(session: &Session, pool: &LivePool, root: &EncryptionRoot) -> Result<(), Failure> {
+    check_unneeded(session, pool, root, &|_| false)?;
+    keys::unload(pool, &root.name).map_err(|e| failed(KeyVerb::Unload, &root.name, e))
 }
 
 /// Loads or tries the key of an encryption root; a terminal prompts for it three times.

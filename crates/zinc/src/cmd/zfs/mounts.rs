@@ -1,6 +1,6 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use super::keys::{load_all, load_if_served, unload_unmounted};
+use super::keys::{check_unloadable, load_all, load_if_served, unload_unmounted};
 use crate::cmd::mount::{
     Begin, MountReport, answered_for, find, mount_by, unmount_all, unmount_group,
 };
@@ -187,6 +187,10 @@ impl Verb for Unmount {
         if let Some(outer) = found.last().filter(|_| self.unload_keys && !self.all && !is_here) {
             // The process that has the keys takes the mounts away.
             served::forward(session, &[], &outer.name)?;
+        }
+        for one in found.iter().filter(|_| self.unload_keys && !self.all) {
+            let goes = |name: &str| found.iter().any(|one| one.name == name);
+            check_unloadable(session, &one.name, &goes)?;
         }
         let code = match self.all {
             true => unmount_all(session, &found, self.force)?,
