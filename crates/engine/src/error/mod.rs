@@ -122,7 +122,7 @@ impl Error {
         Self(Box::new(Inner { kind, place, operand, source, hint }))
     }
 
-    /// Something outside of pools is not as it should be. An error of the system gets its place
+    /// Something outside of pools is not as it should be. An error of the system gets its path
     /// by [`Self::at`], for it names no file.
     #[must_use]
     pub fn external(source: impl Into<Source>) -> Self {
@@ -209,7 +209,7 @@ impl Error {
     }
 
     /// Says what failed underneath. It says the rest, too: an error with a source is worded as it,
-    /// and only that of the system ([`std::io::Error`]) has the place before it.
+    /// and only that of the system ([`std::io::Error`]) has its path before it.
     #[must_use]
     pub fn because(mut self, source: impl Into<Source>) -> Self {
         self.0.source = Some(source.into());
@@ -221,7 +221,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, place, source, .. } = &*self.0;
         match (source, place) {
-            (Some(source), Some(place)) if source.is::<std::io::Error>() => {
+            (Some(source), Some(place @ Place::Path(_))) if source.is::<std::io::Error>() => {
                 write!(f, "{place}: {source}")
             }
             (Some(source), _) => write!(f, "{source}"),

@@ -22,6 +22,7 @@ fn what_public_calls_fail_with_becomes_the_one_error() {
     is_public::<crate::pools::DeviceRefusal>();
     is_public::<crate::pools::PoolNameFault>();
     is_public::<crate::files::NotRemoved>();
+    is_public::<crate::receive::NotReceived>();
     is_public::<rt::Cancelled>();
     is_public::<std::io::Error>();
 }
@@ -36,6 +37,17 @@ fn tunables_that_are_wrong_say_where_and_what_to_do() {
     let error = Error::from(Tunable::named("txg_timeout").unwrap_err());
     assert_eq!(error.kind(), &ErrorKind::NotFound);
     assert_eq!(error.hint(), Some(&Hint::MeantTunable("zfs_txg_timeout")));
+}
+
+/// The system's errors name no file.
+#[test]
+fn an_error_of_the_system_says_of_which_file_it_is() {
+    let error = || Error::from(std::io::Error::other("no such file"));
+    assert_eq!(error().to_string(), "no such file");
+    assert_eq!(error().at(Place::Path("a/b".into())).to_string(), "a/b: no such file");
+    assert_eq!(error().at(Place::Pool("tank".to_owned())).to_string(), "no such file");
+    let own = Error::external("cannot read a/b").at(Place::Path("a/b".into()));
+    assert_eq!(own.to_string(), "cannot read a/b");
 }
 
 #[test]
