@@ -15,7 +15,7 @@ shift
 # shellcheck source=bench/common.sh
 . bench/common.sh
 zinc=$(realpath "${ZINC:-${CARGO_TARGET_DIR:-target}/release/zinc}")
-readonly zinc peers=$PWD/target/fuse-peers rounds=${2:-3} mib=${3:-512} files=${4:-10000}
+readonly zinc peers=$PWD/target/fuse-peers rounds=${2:-3} mib=${3:-512} files=${4:-5000}
 # For each of the servers that have a cache: the file that is read again fits into it.
 readonly cache_mib=$((mib * 2 > 1024 ? mib * 2 : 1024))
 work=$(mktemp -d "$1/fuse.XXXXXX")
