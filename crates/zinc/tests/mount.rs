@@ -47,6 +47,22 @@ impl Place {
         place
     }
 
+    /// With a pool whose file cannot grow as far as the pool believes: it is suspended then.
+    fn that_fills_up() -> (Self, Small) {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(place.mnt()).unwrap();
+        let small = Small::new(place.path("small"), 96);
+        let disk = place.path("small/disk");
+        std::fs::File::create(&disk).unwrap().set_len(1 << 30).unwrap();
+        place.zinc(&["zpool", "create", "tank", disk.to_str().unwrap()]).ok();
+        (place, small)
+    }
+
+    fn await_suspension(&self) {
+        let health = || self.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
+        support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -665,11 +681,7 @@ impl Drop for Small {
 #[testkit::needs("fuse")]
 #[test]
 fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
-    std::fs::create_dir(place.mnt()).unwrap();
-    let small = Small::new(place.path("small"), 96);
-    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
-    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    let (place, small) = Place::that_fills_up();
     place.mount("tank");
     // However much memory the machine has, writers wait soon.
     place.zinc(&["tunables", "--pool", "tank", "zfs_dirty_data_max=32M"]).ok();
@@ -681,8 +693,7 @@ fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
         (n, cp.stderr(Stdio::null()).spawn().unwrap())
     };
     let mut writers: Vec<_> = (0..12).map(write).collect();
-    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
-    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    place.await_suspension();
     assert_eq!(
         place.sh("timeout 60 ls d; timeout 60 cat d/a; timeout 60 stat -c %F ."),
         "a\nhere\ndirectory\n"
@@ -717,11 +728,7 @@ fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
 #[testkit::needs("fuse")]
 #[test]
 fn a_mount_whose_server_panics_stays_and_fails() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
-    std::fs::create_dir(place.mnt()).unwrap();
-    let _small = Small::new(place.path("small"), 96);
-    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
-    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    let (place, _small) = Place::that_fills_up();
     place.zinc(&["zpool", "set", "failmode=panic", "tank"]).ok();
     let server = place.mount("tank");
     let script = "dd if=/dev/urandom of=mnt/large bs=1M count=200 conv=fsync";
@@ -741,11 +748,7 @@ fn a_mount_whose_server_panics_stays_and_fails() {
 #[testkit::needs("fuse")]
 #[test]
 fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
-    std::fs::create_dir(place.mnt()).unwrap();
-    let _small = Small::new(place.path("small"), 96);
-    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
-    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    let (place, _small) = Place::that_fills_up();
     let server = place.mount("tank");
     let write = |n: usize| {
         let mut head = Command::new("head");
@@ -754,8 +757,7 @@ fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
         head.stdout(file).spawn().unwrap()
     };
     let writers: Vec<_> = (0..12).map(write).collect();
-    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
-    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    place.await_suspension();
     let exported = place.zinc(&["zpool", "export", "-f", "tank"]);
     assert!(exported.code == 0 && exported.err.contains("are lost"), "{}", exported.err);
     for mut writer in writers {

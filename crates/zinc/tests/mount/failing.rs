@@ -1,6 +1,6 @@
 //! What is lost or killed takes nothing else along.
 
-use super::{Place, Small, kill, support};
+use super::{Place, kill, support};
 use engine::inside::ondisk::BlkPtr;
 use engine::inside::pool::UnguardedDatasets as _;
 use engine::{OpenOptions, Pool};
@@ -55,11 +55,7 @@ fn a_lost_file_hides_no_other() {
 #[testkit::needs("fuse")]
 #[test]
 fn what_a_killed_program_was_making_is_not_held() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
-    std::fs::create_dir(place.mnt()).unwrap();
-    let small = Small::new(place.path("small"), 96);
-    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
-    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    let (place, small) = Place::that_fills_up();
     place.mount("tank");
     place.zinc(&["tunables", "--pool", "tank", "zfs_dirty_data_max=32M"]).ok();
     let run = |program: &str, args: &[&str]| {
@@ -69,8 +65,7 @@ fn what_a_killed_program_was_making_is_not_held() {
     let from = "if=/dev/urandom";
     let writer = |n: usize| run("dd", &[from, &format!("of=f{n}"), "bs=1M", "count=20"]);
     let writers: Vec<_> = (0..8).map(writer).collect();
-    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
-    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    place.await_suspension();
     let mut maker = run("touch", &["made"]);
     // It asks for the file, and waits: what a thread has taken up is carried out.
     std::thread::sleep(std::time::Duration::from_secs(2));
