@@ -12,7 +12,7 @@
 //! in no txg is lost, that is said, and nothing else is.
 //!
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
 
 #[path = "promise/devices.rs"]
 mod devices;
@@ -588,9 +588,9 @@ fn record_import(images: Vec<MemoryDevice>, seed: u64) -> CrashLog {
 fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String> {
     let mut judged = 0;
     let describe = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
-    for cut in (0..=run.log.len()).step_by(step) {
+    for (n, cut) in cuts(&run.log, step).into_iter().enumerate() {
         let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
-        judge(run, cut, &images, cut % 16 == 0).map_err(|e| describe(cut, e))?;
+        judge(run, cut, &images, n % 8 == 0).map_err(|e| describe(cut, e))?;
         judge_unreplayed(&images).map_err(|e| describe(cut, e))?;
         judged += 1;
     }
@@ -603,8 +603,9 @@ fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String>
         judged += 1;
         if n % 10 == 0 {
             let second = record_import(images, seed + n);
-            for at in (0..=second.len()).step_by(step) {
-                let mode = if at % 2 == 0 { CrashMode::LoseUnflushed } else { CrashMode::Random };
+            let lost = cuts(&second, step).into_iter().map(|at| (at, CrashMode::LoseUnflushed));
+            let random = (step..=second.len()).step_by(2 * step).map(|at| (at, CrashMode::Random));
+            for (at, mode) in lost.chain(random) {
                 let images = second.images(at, mode, rng.next_u64());
                 let describe = |e| format!("cut at {cut}, and at {at} of its import: {e}");
                 judge(run, cut, &images, at % 16 == 0).map_err(describe)?;
@@ -639,10 +640,13 @@ fn what_was_promised_of_encrypted_datasets_is_there() {
     }
 }
 
-/// Cuts after which no other leaves the same images, when all that is uncertain is lost.
-fn cuts(run: &Run) -> impl Iterator<Item = usize> {
-    let is_last = |cut: &usize| !run.log.is_same_after_next(*cut, CrashMode::LoseUnflushed);
-    (0..=run.log.len()).filter(is_last)
+/// Cuts after which no other leaves the same images, when all that is uncertain is lost: the most is
+/// promised there. At most one of each `step` events.
+fn cuts(log: &CrashLog, step: usize) -> Vec<usize> {
+    let is_last = |cut: &usize| !log.is_same_after_next(*cut, CrashMode::LoseUnflushed);
+    let mut cuts: Vec<usize> = (0..=log.len()).filter(is_last).collect();
+    cuts.dedup_by_key(|cut| *cut / step);
+    cuts
 }
 
 /// A txg that allocated a block of a log could be durable before the block that leads to it.
@@ -654,7 +658,7 @@ fn no_txg_has_a_block_of_a_log_that_nothing_leads_to() {
             let run = run_with(seed, shape, steps, how);
             let describe =
                 |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
-            for (n, cut) in cuts(&run).step_by(step).enumerate() {
+            for (n, cut) in cuts(&run.log, 1).into_iter().step_by(step).enumerate() {
                 let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
                 judge_unreplayed(&images).unwrap_or_else(|e| describe(cut, e));
                 if n % 8 == 0 {
@@ -700,7 +704,7 @@ fn with_sync_always_each_change_is_promised() {
 fn lose_logs(run: &Run, step: usize, samples: u64, seed: u64) -> Result<usize, String> {
     let mut given_up = 0;
     let describe = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
-    for cut in cuts(run).step_by(step) {
+    for cut in cuts(&run.log, 1).into_iter().step_by(step) {
         let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
         given_up += judge_without_logs(run, cut, &images).map_err(|e| describe(cut, e))?;
     }
@@ -726,11 +730,19 @@ fn log_devices_that_go_with_the_power_take_what_no_txg_has_and_that_is_said() {
     }
 }
 
-/// `cargo test -p engine --test promise -- --ignored`.
+/// The seeds of a long form: `count` from `first` on, or `ZINC_SEEDS` from `ZINC_SEED` on, so that it
+/// can be run in parts. Each is named when its turn comes.
+fn long_seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
+    let number = |name, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
+    let (first, count): (u64, u64) = (number("ZINC_SEED", first), number("ZINC_SEEDS", count));
+    (first..first + count).inspect(|seed| println!("seed {seed}"))
+}
+
+/// `cargo test --workspace --test promise -- --ignored --nocapture`.
 #[test]
 #[ignore = "long form: minutes"]
 fn log_devices_that_go_with_the_power_at_every_event() {
-    for seed in 64..76 {
+    for seed in long_seeds(64, 12) {
         let shapes = [Shape::DiskAndLog, Shape::DiskAndLogs, Shape::MirrorAndLogs];
         let shape = shapes[seed as usize % shapes.len()];
         testkit::shrinking_seed(seed, 2 * STEPS, |steps| {
@@ -740,11 +752,11 @@ fn log_devices_that_go_with_the_power_at_every_event() {
     }
 }
 
-/// `cargo test -p engine --test promise -- --ignored`.
+/// `cargo test --workspace --test promise -- --ignored --nocapture`.
 #[test]
 #[ignore = "long form: an hour"]
 fn what_was_promised_is_there_at_every_event() {
-    for seed in 10..30 {
+    for seed in long_seeds(10, 20) {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         testkit::shrinking_seed(seed, 200, |steps| {
             let run = run(seed, shape, steps);

@@ -205,7 +205,7 @@ fn sweep(seed: u64, kind: (Shape, RunOptions), step: usize, samples: u64) {
         assert!(is_shared || steps.len() < WRITES, "{} batches", run.batches);
         let shape = kind.0;
         let describe = |cut, e| panic!("{shape:?}, cut at {cut} ({}): {e}", run.log.describe(cut));
-        for cut in (0..=run.log.len()).step_by(step) {
+        for cut in super::cuts(&run.log, step) {
             judge(&run, cut, CrashMode::LoseUnflushed, 0).unwrap_or_else(|e| describe(cut, e));
         }
         let mut rng = testkit::Rng::new(seed);
@@ -225,11 +225,11 @@ fn what_was_promised_to_one_of_many_is_there() {
     sweep(80, (Shape::DiskAndLog, restless), 31, 8);
 }
 
-/// `cargo test -p engine --test promise -- --ignored`.
+/// `cargo test --workspace --test promise -- --ignored --nocapture`.
 #[test]
 #[ignore = "long form: minutes"]
 fn what_was_promised_to_one_of_many_is_there_at_every_event() {
-    for seed in 100..120 {
+    for seed in super::long_seeds(100, 20) {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let how = RunOptions { is_restless: seed % 4 == 3, ..RunOptions::default() };
         sweep(seed, (shape, how), 1, 500);
