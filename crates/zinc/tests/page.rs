@@ -140,6 +140,38 @@ fn the_page_and_the_metrics_stand_beside_each_other() {
     assert!(server.ask("/metrics", "").1.contains("zinc_pool_synced_txg"));
 }
 
+/// MiB of memory that a process holds, but for the pages of files.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
+/// A load leaves a server with its cache and little else, without being told.
+#[test]
+fn an_idle_server_gives_back_the_memory_of_its_load() {
+    let place = Place::new(&[]);
+    let file = |name| std::fs::File::create(place.path().join(name)).unwrap();
+    file("disk").set_len(512 << 20).unwrap();
+    place.ok_here(&format!("zpool create tank {}", place.path().join("disk").display()));
+    // What cannot be compressed is in memory as it is until it is on the disk.
+    let mut noise = std::fs::File::open("/dev/urandom").unwrap().take(160 << 20);
+    std::io::copy(&mut noise, &mut file("noise")).unwrap();
+    let server = serve(&place, "--metrics 127.0.0.1:0");
+    let cache = || {
+        let text = server.ask("/metrics", "").1;
+        let bytes = text.lines().find_map(|l| l.strip_prefix("zinc_cache_bytes{pool=\"tank\"} "));
+        bytes.unwrap().parse::<u64>().unwrap() >> 20
+    };
+    let beside_cache = || resident(server.child.id()).saturating_sub(cache());
+    place.ok_here("cp noise tank:/");
+    let loaded = beside_cache();
+    assert!(loaded > 96, "{loaded} MiB are no load");
+    // It is idle when nothing was changed for as long as a txg may be open.
+    place.ok_here("tunables --pool tank zfs_txg_timeout=1");
+    until("it gives that back", || beside_cache() < 64);
+}
+
 /// What a browser makes of the page, in which its script has run.
 fn shown(place: &Place, server: &Server, width: u32) -> String {
     let profile = place.path().join("profile");
