@@ -194,19 +194,17 @@ impl LeafQueue {
     fn is_free(&self, state: &State, class: IoClass) -> bool {
         let State { lines, schedule, .. } = state;
         let admits = || schedule.admits(class, &self.limits);
-        let alone = || class == IoClass::SyncRead && self.has_only_readers(lines, schedule);
+        let alone = || self.has_only(class, lines, schedule);
         lines.is_empty() && (admits() || alone())
     }
 
-    /// A read that a thread waits for may begin although its class has as many requests at the
+    /// A request that a thread waits for may begin although its class has as many requests at the
     /// device as it should. The limit keeps one class from standing in the way of others; here
     /// there is none, neither at the device nor in line, and a device without moving parts has room
     /// for many.
-    fn has_only_readers(&self, lines: &Lines, schedule: &Schedule) -> bool {
-        let most = self.limits.readers_alone().min(self.limits.all_max());
-        !self.rotating
-            && lines.has_only(IoClass::SyncRead)
-            && schedule.has_only(IoClass::SyncRead, most)
+    fn has_only(&self, class: IoClass, lines: &Lines, schedule: &Schedule) -> bool {
+        let most = self.limits.alone(class).min(self.limits.all_max());
+        !self.rotating && lines.has_only(class) && schedule.has_only(class, most)
     }
 
     /// Reads on the calling thread, when the read need not stand in line: a thread that is going to
@@ -311,11 +309,11 @@ impl LeafQueue {
         while !state.lines.is_empty() {
             let State { lines, schedule, .. } = state;
             let waits = |class| lines.waiting(class) > 0;
-            let class = match schedule.choose(&self.limits, waits) {
-                None if self.has_only_readers(lines, schedule) => IoClass::SyncRead,
-                Some(class) => class,
-                None => break,
-            };
+            let class = schedule.choose(&self.limits, waits).or_else(|| {
+                let is_alone = |c: &IoClass| waits(*c) && self.has_only(*c, lines, schedule);
+                [IoClass::SyncRead, IoClass::SyncWrite].into_iter().find(is_alone)
+            });
+            let Some(class) = class else { break };
             let limit = self.limits.aggregation(self.rotating);
             let Some(picked) = lines.take(class, limit) else { break };
             let weight = self.begin(state, class, picked.len());

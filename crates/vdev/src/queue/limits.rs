@@ -28,6 +28,8 @@ pub enum QueueLimit {
     AllMax,
     /// Synchronous reads at a device without moving parts that has nothing else to do.
     ReadersAlone,
+    /// The same of synchronous writes.
+    WritersAlone,
     /// Bytes that neighbours are joined to, on rotating disks.
     Aggregation,
     /// The same on devices without moving parts.
@@ -64,7 +66,7 @@ impl QueueLimit {
             Self::Min(class) => class.active().0,
             Self::Max(class) => class.active().1,
             Self::AllMax => 1000,
-            Self::ReadersAlone => 64,
+            Self::ReadersAlone | Self::WritersAlone => 64,
             // One limit for both: OpenZFS copies what it joins, and so joins less, 128 KiB, where a
             // seek is not what is saved. Nothing is copied here, and ten requests of 128 KiB are
             // too few for a fast device.
@@ -90,6 +92,7 @@ pub struct QueueLimits {
     max: [AtomicU64; CLASSES],
     all_max: AtomicU64,
     readers_alone: AtomicU64,
+    writers_alone: AtomicU64,
     aggregation: AtomicU64,
     aggregation_non_rotating: AtomicU64,
     read_gap: AtomicU64,
@@ -117,6 +120,7 @@ impl Default for QueueLimits {
             max: IoClass::ALL.map(|class| of(QueueLimit::Max(class))),
             all_max: of(QueueLimit::AllMax),
             readers_alone: of(QueueLimit::ReadersAlone),
+            writers_alone: of(QueueLimit::WritersAlone),
             aggregation: of(QueueLimit::Aggregation),
             aggregation_non_rotating: of(QueueLimit::AggregationNonRotating),
             read_gap: of(QueueLimit::ReadGap),
@@ -151,6 +155,7 @@ impl QueueLimits {
             QueueLimit::Max(class) => &self.max[class as usize],
             QueueLimit::AllMax => &self.all_max,
             QueueLimit::ReadersAlone => &self.readers_alone,
+            QueueLimit::WritersAlone => &self.writers_alone,
             QueueLimit::Aggregation => &self.aggregation,
             QueueLimit::AggregationNonRotating => &self.aggregation_non_rotating,
             QueueLimit::ReadGap => &self.read_gap,
@@ -266,8 +271,14 @@ impl QueueLimits {
         self.all_max.load(Relaxed).max(1)
     }
 
-    pub(super) fn readers_alone(&self) -> u64 {
-        self.readers_alone.load(Relaxed)
+    /// Most requests of a class that threads wait for at a device without moving parts while there
+    /// are no others; 0: as many as there may be beside others.
+    pub(super) fn alone(&self, class: IoClass) -> u64 {
+        match class {
+            IoClass::SyncRead => self.readers_alone.load(Relaxed),
+            IoClass::SyncWrite => self.writers_alone.load(Relaxed),
+            _ => 0,
+        }
     }
 
     pub(super) fn nia_delay(&self) -> u64 {

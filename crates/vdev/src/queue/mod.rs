@@ -18,7 +18,8 @@
 //! writes grows with the pool's dirty data, so that a pool with little to do leaves its devices to
 //! readers, and has them at full speed before it has to slow writers down. Synchronous reads may be
 //! more than their class's maximum at a device without moving parts while nothing else is there or
-//! waits (`zinc_vdev_readers_alone_max`).
+//! waits (`zinc_vdev_readers_alone_max`), and so may synchronous writes
+//! (`zinc_vdev_writers_alone_max`).
 //!
 //! *Order* (`line`). Requests that a thread waits for go first come, first served. The others go by
 //! offset, upwards from the last one, within classes of half a second of age, so that none waits

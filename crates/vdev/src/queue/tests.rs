@@ -381,6 +381,31 @@ fn readers_alone_are_more_than_their_class_may_be() {
 }
 
 #[test]
+fn writers_alone_are_more_than_their_class_may_be() {
+    let (device, queue, limits) = slow();
+    let done = Arc::new(AtomicUsize::new(0));
+    queue.write_batch(IoClass::SyncWrite, scattered(80, &done));
+    assert_eq!(device.active().1, 64);
+    device.answer_write();
+    assert_eq!(device.active().1, 64, "the freed place is taken");
+    queue.write_batch(IoClass::AsyncWrite, vec![write(1 << 20, 4096, &done)]);
+    assert_eq!(device.active().1, 65, "another class has its least at once");
+    for left in (11..65).rev() {
+        device.answer_write();
+        assert_eq!(device.active().1, left, "no place is filled again while it is there");
+    }
+    device.answer_write();
+    assert_eq!(device.active().1, 11, "writers are as many as their class may be");
+    device.answer_all();
+    assert_eq!(done.load(Ordering::SeqCst), 81);
+    limits.set(QueueLimit::WritersAlone, 0);
+    queue.write_batch(IoClass::SyncWrite, scattered(80, &done));
+    assert_eq!(device.active().1, 10);
+    device.answer_all();
+    assert_eq!(done.load(Ordering::SeqCst), 161);
+}
+
+#[test]
 fn durable_writes_need_not_stand_in_line_where_there_is_none() {
     let disk = Arc::new(MemoryDevice::zeros("m", 1 << 20));
     let (queue, _) = queue_of(Arc::clone(&disk) as _, QueueLimits::default());
@@ -393,7 +418,8 @@ fn durable_writes_need_not_stand_in_line_where_there_is_none() {
     let beyond = vec![(1 << 20, vec![Shared::copy_of(&[7; 512])])];
     assert!(queue.write_durably(IoClass::SyncWrite, beyond).is_some_and(|r| r.is_err()));
     assert_eq!(disk.stats().flushes, 1, "what was not written is not flushed");
-    let (_device, queue, _) = slow();
+    let (_device, queue, limits) = slow();
+    limits.set(QueueLimit::WritersAlone, 10);
     let ok = Arc::new(AtomicUsize::new(0));
     queue.write_batch(IoClass::SyncWrite, (0..10).map(|n| write(n * 8192, 512, &ok)).collect());
     assert_eq!(queue.write_durably(IoClass::SyncWrite, writes()), None);

@@ -147,6 +147,11 @@ table! {
         QueueLimit::Max(IoClass::SyncWrite).default_value(), 1..=1 << 20,
         Push::Queue(QueueLimit::Max(IoClass::SyncWrite)),
         "Of synchronous writes, at most this many are active on a device.";
+    WritersAlone "zinc_vdev_writers_alone_max" Unit::Count,
+        QueueLimit::WritersAlone.default_value(), 0..=1 << 20,
+        Push::Queue(QueueLimit::WritersAlone),
+        "Synchronous writes may be this many at a device without moving parts while it has nothing \
+         else to do. 0: zfs_vdev_sync_write_max_active holds then too.";
     AsyncReadMinActive "zfs_vdev_async_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::AsyncRead).default_value(), 1..=1 << 20,
         Push::Queue(QueueLimit::Min(IoClass::AsyncRead)),
