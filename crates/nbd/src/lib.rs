@@ -53,6 +53,7 @@ mod server;
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
 mod transmission;
+mod turns;
 mod uri;
 
 pub use export::{Errno, Export, Extent, Facts, RequestError, Source, Status};

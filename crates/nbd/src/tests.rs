@@ -57,14 +57,7 @@ impl Client {
     }
 
     fn request(&mut self, flags: u16, command: u16, cookie: u64, offset: u64, length: u32) {
-        self.send(&[
-            &0x2560_9513_u32.to_be_bytes(),
-            &flags.to_be_bytes(),
-            &command.to_be_bytes(),
-            &cookie.to_be_bytes(),
-            &offset.to_be_bytes(),
-            &length.to_be_bytes(),
-        ]);
+        self.send(&[&request(flags, command, cookie, offset, length)]);
     }
 
     /// A simple reply: its error and cookie.
@@ -86,6 +79,18 @@ impl Client {
         let (kind, infos) = self.ask(option::GO, &choice(name));
         assert_eq!((kind, infos.len()), (answer::ACK, 2));
     }
+}
+
+fn request(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let parts: [&[u8]; 6] = [
+        &0x2560_9513_u32.to_be_bytes(),
+        &flags.to_be_bytes(),
+        &command.to_be_bytes(),
+        &cookie.to_be_bytes(),
+        &offset.to_be_bytes(),
+        &length.to_be_bytes(),
+    ];
+    parts.concat()
 }
 
 fn counted(text: &str) -> Vec<u8> {
@@ -386,6 +391,73 @@ fn requests_overtake_those_that_wait() {
     }
     cookies.sort_unstable();
     assert_eq!(cookies, (0..16).collect::<Vec<_>>());
+}
+
+/// Requests that come with one call wait for each other no more than others do.
+#[test]
+fn requests_that_come_together_overtake_each_other_too() {
+    let place = slow();
+    let mut client = place.client();
+    client.go("");
+    let waiting = (0..10).flat_map(|cookie| request(0, 0, cookie, 0, 1));
+    let all: Vec<u8> = waiting.chain(request(0, 1, 10, 0, 1)).chain(*b"x").collect();
+    client.send(&[&all]);
+    let mut cookies: Vec<u64> = Vec::new();
+    for _ in 0..11 {
+        let (error, cookie) = client.simple();
+        assert_eq!(error, 0);
+        client.take(usize::from(cookie != 10));
+        cookies.push(cookie);
+    }
+    cookies.sort_unstable();
+    assert_eq!(cookies, (0..11).collect::<Vec<_>>());
+}
+
+/// Whatever comes behind them, the end of the connection as well.
+#[test]
+fn requests_that_come_together_are_all_answered() {
+    const COUNT: u64 = 300;
+    const BYTES: usize = 3000;
+    let place = Place::new();
+    let mut client = place.client();
+    client.go("disk");
+    let block = |n: u64| vec![n as u8 | 1; BYTES];
+    let at = |n: u64| n * BYTES as u64;
+    let mut sender = Client(client.0.try_clone().unwrap());
+    let sending = std::thread::spawn(move || {
+        let write = |n| [request(0, 1, n, at(n), BYTES as u32), block(n)].concat();
+        sender.send(&[&(0..COUNT).flat_map(write).collect::<Vec<u8>>()]);
+        sender
+    });
+    let written: std::collections::HashSet<u64> = (0..COUNT)
+        .map(|_| {
+            let (error, cookie) = client.simple();
+            assert_eq!(error, 0);
+            cookie
+        })
+        .collect();
+    assert_eq!(written.len() as u64, COUNT);
+    let mut sender = sending.join().unwrap();
+    let sending = std::thread::spawn(move || {
+        // Every tenth is beyond the end.
+        let place = |n| if n % 10 == 0 { 4 * MIB as u64 } else { at(n) };
+        let reads = (0..COUNT).flat_map(|n| request(0, 0, n, place(n), BYTES as u32));
+        let all: Vec<u8> = reads.chain(request(0, 2, 0, 0, 0)).collect();
+        sender.send(&[&all]);
+    });
+    let mut read = std::collections::HashSet::new();
+    for _ in 0..COUNT {
+        let (error, cookie) = client.simple();
+        match cookie % 10 {
+            0 => assert_ne!(error, 0),
+            _ => assert_eq!((error, client.take(BYTES)), (0, block(cookie))),
+        }
+        assert!(read.insert(cookie), "{cookie} twice");
+    }
+    sending.join().unwrap();
+    let mut rest = Vec::new();
+    client.0.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
 }
 
 #[test]

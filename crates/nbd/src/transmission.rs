@@ -4,13 +4,19 @@ use crate::export::{Errno, Export, RequestError, Status};
 use crate::limits::{IDLE, PAYLOAD, PIECE, THREADS};
 use crate::negotiation::{Negotiated, skip};
 use crate::reply::{Form, ReplyTo};
+use crate::turns::{Turn, Turns};
 use nbdwire::{Command, Request, flag};
-use nbdwire::{Connection, Input, send};
+use nbdwire::{Connection, Input, send, send_parts};
 use parking_lot::Mutex;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
+/// Bytes of a short request.
+const SHORT: u64 = 64 << 10;
+/// Bytes of replies that wait, at most.
+const WAITING_MAX: usize = 256 << 10;
 /// Extents of one status in a reply, at most.
 const EXTENTS_MAX: usize = 2048;
 
@@ -45,11 +51,13 @@ pub(crate) struct Transmission<T> {
     export: Arc<dyn Export>,
     form: Form,
     statuses: Vec<(u32, Status)>,
+    /// Of the thread that has the turn.
     input: Mutex<Input>,
-    output: Mutex<()>,
-    /// Threads, and those among them that wait to read a request.
+    turns: Turns,
+    /// Replies that are not sent yet: short ones, as long as the next request was read already and
+    /// is quick.
+    output: Mutex<Vec<u8>>,
     threads: AtomicUsize,
-    waiting: AtomicUsize,
     is_over: AtomicBool,
     extras: Arc<ThreadLimit>,
     _kept: T,
@@ -62,6 +70,25 @@ struct Job {
     so_far: Result<(), RequestError>,
     /// Where the bytes in the buffer go.
     at: u64,
+    /// How many there are.
+    left: usize,
+}
+
+/// When a reply is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Now,
+    /// With that to the next request, which is being carried out then: several go with one call.
+    WithNext,
+}
+
+impl Job {
+    /// A read or write that takes no longer than to wake a thread, if its data are in memory.
+    fn is_short(&self) -> bool {
+        let Request { command, length, .. } = self.request;
+        let is_plain = matches!(command, Command::Read | Command::Write);
+        is_plain && length <= SHORT && !self.request.has(flag::FUA)
+    }
 }
 
 impl<T: Send + Sync + 'static> Transmission<T> {
@@ -77,9 +104,9 @@ impl<T: Send + Sync + 'static> Transmission<T> {
             form: agreed.form,
             statuses: agreed.statuses,
             input: Mutex::new(input),
-            output: Mutex::new(()),
+            turns: Turns::default(),
+            output: Mutex::default(),
             threads: AtomicUsize::new(1),
-            waiting: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             extras,
             _kept: kept,
@@ -89,47 +116,103 @@ impl<T: Send + Sync + 'static> Transmission<T> {
     /// Reads requests and carries them out, as one of its threads.
     pub(crate) fn work(self: &Arc<Self>) {
         let mut buffer = Vec::new();
-        loop {
-            self.waiting.fetch_add(1, Relaxed);
-            let input = self.input.try_lock_for(IDLE);
-            self.waiting.fetch_sub(1, Relaxed);
-            // Another one has it, and reads.
-            let Some(mut input) = input else { break };
-            if self.is_over.load(Relaxed) {
-                break;
-            }
-            let Ok(Some(job)) = self.next(&mut input, &mut buffer) else {
-                self.is_over.store(true, Relaxed);
-                break;
-            };
-            if self.waiting.load(Relaxed) == 0 {
-                self.enlist();
-            }
-            drop(input);
-            if self.carry_out(&job, &mut buffer).is_err() {
-                self.is_over.store(true, Relaxed);
-                self.line.hang_up();
+        // Where none comes, another thread has the turn, and reads.
+        while let Some(turn) = self.turns.take(IDLE) {
+            if self.use_turn(turn, &mut buffer).is_none() {
                 break;
             }
         }
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// One more thread, if there may be one: requests that come in meanwhile wait for it.
-    fn enlist(self: &Arc<Self>) {
-        if self.threads.load(Relaxed) >= THREADS {
-            return;
+    /// Reads requests and carries them out until another thread may read; `None`: the connection is
+    /// over.
+    fn use_turn(self: &Arc<Self>, mut turn: Turn<'_>, buffer: &mut Vec<u8>) -> Option<()> {
+        // It may have been taken from a thread whose replies wait.
+        self.send_rest()?;
+        loop {
+            if self.is_over.load(Relaxed) {
+                return None;
+            }
+            let (job, is_followed) = {
+                let mut input = self.input.lock();
+                let Ok(Some(job)) = self.next(&mut input, buffer) else {
+                    // Before another thread has the turn.
+                    self.is_over.store(true, Relaxed);
+                    let _ = self.send_rest();
+                    return None;
+                };
+                (job, self.has_next(&input))
+            };
+            let keeps_turn =
+                job.is_short() && self.turns.are_quick() && turn.begin(|| self.enlist());
+            if !keeps_turn {
+                self.send_rest()?;
+                if !turn.pass() {
+                    self.enlist();
+                }
+                return self.complete(&job, buffer, When::Now);
+            }
+            let when = if is_followed { When::WithNext } else { When::Now };
+            self.complete(&job, buffer, when)?;
+            if !turn.end() {
+                // The thread that has it now may have sent the rest before this reply.
+                return self.send_rest();
+            }
         }
-        let Some(extra) = self.extras.take() else { return };
+    }
+
+    /// Whether the next request was read already, with its data.
+    fn has_next(&self, input: &Input) -> bool {
+        let is_extended = self.form == Form::Extended;
+        let Some((head, data)) = input.held().split_at_checked(Request::size(is_extended)) else {
+            return false;
+        };
+        let next = Request::decode(head, is_extended);
+        next.is_some_and(|next| next.payload(is_extended) <= data.len() as u64)
+    }
+
+    /// Sends the replies that wait for the next one.
+    fn send_rest(&self) -> Option<()> {
+        self.is_done(self.send(&[], &[]))
+    }
+
+    /// Carries a request out, and notes how long one took that is short.
+    fn complete(&self, job: &Job, buffer: &mut Vec<u8>, when: When) -> Option<()> {
+        let began = Instant::now();
+        let done = self.carry_out(job, buffer, when);
+        if job.is_short() {
+            self.turns.note(began.elapsed());
+        }
+        self.is_done(done)
+    }
+
+    /// A reply was sent; otherwise the connection is over.
+    fn is_done(&self, sent: io::Result<()>) -> Option<()> {
+        if sent.is_err() {
+            self.is_over.store(true, Relaxed);
+            self.line.hang_up();
+        }
+        sent.ok()
+    }
+
+    /// One more thread, if there may be one: requests that come in meanwhile wait for it.
+    fn enlist(self: &Arc<Self>) -> bool {
+        if self.threads.load(Relaxed) >= THREADS {
+            return false;
+        }
+        let Some(extra) = self.extras.take() else { return false };
         self.threads.fetch_add(1, Relaxed);
         let one = Arc::clone(self);
         let work = move || {
             one.work();
             drop(extra);
         };
-        if std::thread::Builder::new().name("nbd".to_owned()).spawn(work).is_err() {
+        let is_started = std::thread::Builder::new().name("nbd".to_owned()).spawn(work).is_ok();
+        if !is_started {
             self.threads.fetch_sub(1, Relaxed);
         }
+        is_started
     }
 
     /// Reads a request and what follows it; `None` at the end.
@@ -147,21 +230,21 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         let Some(payload) = u32::try_from(payload).ok().filter(|n| *n <= PAYLOAD) else {
             return Ok(None);
         };
-        buffer.clear();
         let judged = self.judge(&request);
         if judged.is_err() || request.command != Command::Write {
             skip(line, input, payload)?;
-            return Ok(Some(Job { request, so_far: judged, at: 0 }));
+            return Ok(Some(Job { request, so_far: judged, at: 0, left: 0 }));
         }
         let (mut at, mut left) = (request.offset, payload as usize);
         let mut so_far = Ok(());
         loop {
             let n = piece(at, left);
-            input.take(line, buffer, n)?;
+            let data = room(buffer, n);
+            input.fill(line, data)?;
             if n == left {
-                return Ok(Some(Job { request, so_far, at }));
+                return Ok(Some(Job { request, so_far, at, left }));
             }
-            so_far = so_far.and_then(|()| self.export.write(at, buffer));
+            so_far = so_far.and_then(|()| self.export.write(at, data));
             at += n as u64;
             left -= n;
         }
@@ -202,21 +285,39 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         Err(RequestError::new(errno, "the range ends beyond the export"))
     }
 
+    /// Sends a reply, behind those that wait.
     fn send(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
-        let _one = self.output.lock();
-        send(&*self.line, head, body)
+        self.send_behind(&mut self.output.lock(), head, body)
     }
 
-    fn carry_out(&self, job: &Job, buffer: &mut Vec<u8>) -> io::Result<()> {
-        let Job { request, so_far, at } = job;
+    fn send_behind(&self, waiting: &mut Vec<u8>, head: &[u8], body: &[u8]) -> io::Result<()> {
+        let mut parts = [IoSlice::new(waiting), IoSlice::new(head), IoSlice::new(body)];
+        let sent = send_parts(&*self.line, &mut parts);
+        waiting.clear();
+        sent
+    }
+
+    /// Sends the reply to a short request, or lets it wait.
+    fn send_when(&self, when: When, head: &[u8], body: &[u8]) -> io::Result<()> {
+        let mut waiting = self.output.lock();
+        if when == When::Now || waiting.len() + body.len() > WAITING_MAX {
+            return self.send_behind(&mut waiting, head, body);
+        }
+        waiting.extend_from_slice(head);
+        waiting.extend_from_slice(body);
+        Ok(())
+    }
+
+    fn carry_out(&self, job: &Job, buffer: &mut Vec<u8>, when: When) -> io::Result<()> {
+        let Job { request, so_far, at, left } = job;
         let to = ReplyTo { form: self.form, cookie: request.cookie, offset: request.offset };
         if let Err(trouble) = so_far {
             return self.send(&to.failed(trouble, None), &[]);
         }
         let result = match request.command {
-            Command::Read => return self.read(request, to, buffer),
+            Command::Read => return self.read(request, to, buffer, when),
             Command::BlockStatus => return self.block_status(request, to),
-            Command::Write => self.export.write(*at, buffer),
+            Command::Write => self.export.write(*at, room(buffer, *left)),
             Command::Cache => self.cache(request, buffer),
             Command::Trim => self.export.trim(request.offset, request.length),
             Command::WriteZeroes => {
@@ -232,51 +333,57 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         let is_promised = changes && request.has(flag::FUA);
         let result = result.and_then(|()| if is_promised { self.export.flush() } else { Ok(()) });
         match result {
-            Ok(()) => self.send(&to.done(), &[]),
+            Ok(()) => self.send_when(when, &to.done(), &[]),
             Err(trouble) => self.send(&to.failed(&trouble, None), &[]),
         }
     }
 
-    /// Reads a piece from `at`, and gives its length.
-    fn read_piece(
+    /// Reads a piece from `at`.
+    fn read_piece<'b>(
         &self,
         at: u64,
         left: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Result<usize, RequestError> {
-        let n = piece(at, left);
-        buffer.resize(n, 0);
-        self.export.read(at, buffer)?;
-        Ok(n)
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], RequestError> {
+        let data = room(buffer, piece(at, left));
+        self.export.read(at, data)?;
+        Ok(data)
     }
 
-    fn read(&self, request: &Request, to: ReplyTo, buffer: &mut Vec<u8>) -> io::Result<()> {
+    fn read(
+        &self,
+        request: &Request,
+        to: ReplyTo,
+        buffer: &mut Vec<u8>,
+        when: When,
+    ) -> io::Result<()> {
         // It was judged to be no longer than a payload.
         let length = usize::try_from(request.length).unwrap_or(0);
         if length == 0 {
             return self.send(&to.done(), &[]);
         }
         if self.form == Form::Simple {
-            return self.read_simply(request.offset, length, to, buffer);
+            return self.read_simply(request.offset, length, to, buffer, when);
         }
         if request.has(flag::DF) {
             if length > PIECE {
                 let why = "the reply would need several pieces";
                 return self.send(&to.failed(&RequestError::new(Errno::Overflow, why), None), &[]);
             }
-            buffer.resize(length, 0);
-            return match self.export.read(request.offset, buffer) {
-                Ok(()) => self.send(&to.data(request.offset, length, true), buffer),
+            let data = room(buffer, length);
+            return match self.export.read(request.offset, data) {
+                Ok(()) => self.send(&to.data(request.offset, length, true), data),
                 Err(trouble) => self.send(&to.failed(&trouble, None), &[]),
             };
         }
         let (mut at, mut left) = (request.offset, length);
         while left > 0 {
-            let n = match self.read_piece(at, left, buffer) {
-                Ok(n) => n,
+            let data = match self.read_piece(at, left, buffer) {
+                Ok(data) => data,
                 Err(trouble) => return self.send(&to.failed(&trouble, Some(at)), &[]),
             };
-            self.send(&to.data(at, n, n == left), buffer)?;
+            let n = data.len();
+            self.send_when(when, &to.data(at, n, n == left), data)?;
             at += n as u64;
             left -= n;
         }
@@ -291,19 +398,23 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         length: usize,
         to: ReplyTo,
         buffer: &mut Vec<u8>,
+        when: When,
     ) -> io::Result<()> {
-        let n = match self.read_piece(offset, length, buffer) {
-            Ok(n) => n,
+        let data = match self.read_piece(offset, length, buffer) {
+            Ok(data) => data,
             Err(trouble) => return self.send(&to.failed(&trouble, None), &[]),
         };
-        let _one = self.output.lock();
-        send(&*self.line, &to.simple(0), buffer)?;
-        let (mut at, mut left) = (offset + n as u64, length - n);
+        if data.len() == length {
+            return self.send_when(when, &to.simple(0), data);
+        }
+        let mut waiting = self.output.lock();
+        self.send_behind(&mut waiting, &to.simple(0), data)?;
+        let (mut at, mut left) = (offset + data.len() as u64, length - data.len());
         while left > 0 {
-            let n = self.read_piece(at, left, buffer).map_err(io::Error::other)?;
-            send(&*self.line, buffer, &[])?;
-            at += n as u64;
-            left -= n;
+            let data = self.read_piece(at, left, buffer).map_err(io::Error::other)?;
+            send(&*self.line, data, &[])?;
+            at += data.len() as u64;
+            left -= data.len();
         }
         Ok(())
     }
@@ -313,7 +424,7 @@ impl<T: Send + Sync + 'static> Transmission<T> {
         let length = request.length.min(u64::from(PAYLOAD));
         let (mut at, mut left) = (request.offset, usize::try_from(length).unwrap_or(0));
         while left > 0 {
-            let n = self.read_piece(at, left, buffer)?;
+            let n = self.read_piece(at, left, buffer)?.len();
             at += n as u64;
             left -= n;
         }
@@ -345,4 +456,13 @@ impl<T: Send + Sync + 'static> Transmission<T> {
 fn piece(at: u64, left: usize) -> usize {
     let behind = (at % PIECE as u64) as usize;
     left.min(PIECE - behind)
+}
+
+/// The first `n` bytes of a buffer, for what fills them all: of a longer request before there may
+/// be something in them. A buffer that were cleared each time would be filled with zeros each time.
+fn room(buffer: &mut Vec<u8>, n: usize) -> &mut [u8] {
+    if buffer.len() < n {
+        buffer.resize(n, 0);
+    }
+    &mut buffer[..n]
 }

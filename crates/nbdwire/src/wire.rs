@@ -142,6 +142,12 @@ impl Input {
         self.start < self.buffer.len()
     }
 
+    /// What was read and not taken yet.
+    #[must_use]
+    pub fn held(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
     /// Reads wait no longer than there is time.
     pub(crate) fn set_patience(&self, line: &dyn Connection) -> io::Result<()> {
         let Some(until) = self.until else { return Ok(()) };
@@ -169,7 +175,7 @@ impl Input {
     pub fn fill(&mut self, line: &dyn Connection, out: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let held = self.buffer.get(self.start..).unwrap_or_default();
+            let held = self.held();
             if !held.is_empty() {
                 let n = held.len().min(rest.len());
                 rest[..n].copy_from_slice(&held[..n]);
