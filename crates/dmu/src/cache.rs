@@ -12,6 +12,10 @@
 //! oldest of them make room for new ones. They are there for the next txg, which changes the same
 //! metadata again. A copy of many small files writes more metadata than the whole cache holds, and
 //! hardly any of it is wanted again: it must not take all of the memory, nor push out what is read.
+//!
+//! A block that is rewritten takes the place of the one before it, if that is here: one that a
+//! reader had come for is likely to be wanted again, as a whole by readers, or because a part of it
+//! is changed the next time. The one before is not wanted any more, but by readers of a snapshot.
 
 use crate::ahead::{Lead, Room};
 use device::ALIGNMENT;
@@ -161,6 +165,17 @@ impl BlockCache {
             let at = shard.put(key, block, None, self.shard_cap);
             shard.note_written(at, size);
         });
+    }
+
+    /// Takes a block out, because it was rewritten. Whether a reader had come for it.
+    pub(crate) fn take_replaced(&self, key: &CacheKey) -> bool {
+        let mut shard = self.shard(key).lock();
+        let Some(at) = shard.index.get(key).copied() else { return false };
+        let was_read = shard.slots[at]
+            .as_ref()
+            .is_some_and(|slot| slot.written.is_none() && slot.ahead.is_none());
+        shard.evict(at);
+        was_read
     }
 
     /// Puts a block there that was read ahead of its reader, in the room that was taken for it.
@@ -352,6 +367,19 @@ mod tests {
             assert_eq!((count, bytes), (shard.written.slots.len(), shard.written.bytes));
             assert_eq!(all.map(|slot| memory(&slot.block)).sum::<usize>(), shard.bytes);
         }
+    }
+
+    #[test]
+    fn a_block_that_is_rewritten_leaves_and_says_whether_it_was_read() {
+        let cache = BlockCache::new(16 * 64 * 1024);
+        let key = |i: u64| ([i, i * 512], 1, true);
+        cache.put(key(1), &block(4096));
+        cache.put_written(key(2), &block(4096));
+        cache.put_written(key(3), &block(4096));
+        assert!(cache.get(&key(3)).is_some());
+        assert_eq!([1, 2, 3, 4].map(|i| cache.take_replaced(&key(i))), [true, false, true, false]);
+        assert_eq!(cache.stats().bytes, 0);
+        assert!(cache.shards.iter().all(|shard| shard.lock().written.bytes == 0));
     }
 
     #[test]

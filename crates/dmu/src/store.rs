@@ -8,6 +8,7 @@ use codec::crypto::MasterKey;
 use ondisk::{BlkPtr, DmuType};
 use parking_lot::Mutex;
 use rt::Rt;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vdev::{Fault, FaultKind, Scope};
@@ -62,6 +63,18 @@ pub trait BlockStore: Send + Sync {
     /// left out.
     fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut Room) {
         let _ = (blocks, key, room);
+    }
+
+    /// In the sync of a txg: the block is about to be rewritten. Whether readers are likely to want
+    /// the new one, which [`Self::expect`] is told of then.
+    fn take_replaced(&self, old: &BlkPtr) -> bool {
+        let _ = old;
+        false
+    }
+
+    /// Readers are likely to want this block when its txg is durable.
+    fn expect(&self, new: &BlkPtr) {
+        let _ = new;
     }
 
     /// Where what users do with an object set is counted.
@@ -166,6 +179,8 @@ pub struct CachedStore {
     pending: OnceLock<Weak<dyn PendingSource>>,
     /// Blocks of younger txgs are not cached.
     settled: AtomicU64,
+    /// Blocks of the txg that is being synced that readers are likely to want.
+    wanted: Mutex<HashSet<CacheKey>>,
     usage: Usage,
     ahead: Arc<ReadAhead>,
 }
@@ -179,7 +194,8 @@ impl CachedStore {
         let (flights, settled) = (Flights::new(&rt), AtomicU64::new(u64::MAX));
         let usage = Usage::new(&rt);
         let ahead = Arc::new(ReadAhead::new(&rt, cache_bytes, cache.block_max()));
-        Self { reader, cache, flights, sink, pending, settled, usage, ahead }
+        let wanted = Mutex::default();
+        Self { reader, cache, flights, sink, pending, settled, wanted, usage, ahead }
     }
 
     /// The read-ahead; it is off until a limit is set.
@@ -195,12 +211,18 @@ impl CachedStore {
         self.settled.store(txg, Ordering::Release);
     }
 
-    /// Puts a block into the cache that was just written, when its txg is settled: of an encrypted
-    /// dataset for those that read with the key.
-    pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
+    /// Puts blocks into the cache that were just written, when their txg is settled: of an
+    /// encrypted dataset for those that read with the key.
+    pub fn keep_written(&self, blocks: Vec<(BlkPtr, Arc<Block>)>) {
         let settled = self.settled.load(Ordering::Acquire);
-        if let Some(id) = cache_key(bp, bp.uses_crypt()).filter(|(_, birth, _)| *birth <= settled) {
-            self.cache.put_written(id, block);
+        let wanted = std::mem::take(&mut *self.wanted.lock());
+        for (bp, block) in blocks {
+            let key = key_of_written(&bp).filter(|(_, birth, _)| *birth <= settled);
+            match key {
+                Some(key) if wanted.contains(&key) => self.cache.put(key, &block),
+                Some(key) => self.cache.put_written(key, &block),
+                None => {}
+            }
         }
     }
 
@@ -323,9 +345,25 @@ fn cache_key(bp: &BlkPtr, has_key: bool) -> Option<CacheKey> {
     (!bp.is_hole()).then(|| (dva.words(), bp.physical_birth(), has_key))
 }
 
+/// The name in the cache of a block that is written.
+fn key_of_written(bp: &BlkPtr) -> Option<CacheKey> {
+    cache_key(bp, bp.uses_crypt())
+}
+
 impl BlockStore for CachedStore {
     fn rt(&self) -> Rt {
         self.reader.vdevs().rt().clone()
+    }
+
+    fn take_replaced(&self, old: &BlkPtr) -> bool {
+        // It may have been written earlier in the same sync.
+        let is_wanted =
+            |key: CacheKey| self.wanted.lock().remove(&key) || self.cache.take_replaced(&key);
+        key_of_written(old).is_some_and(is_wanted)
+    }
+
+    fn expect(&self, new: &BlkPtr) {
+        self.wanted.lock().extend(key_of_written(new));
     }
 
     fn usage(&self, set: u64) -> Arc<SetUse> {

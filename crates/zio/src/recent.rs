@@ -1,5 +1,6 @@
 //! Metadata that a txg wrote, until it is durable: the next one changes most of them, and should
-//! not have to read them from the devices first.
+//! not have to read them from the devices first. Data are kept where the caller wants that: of
+//! records that are changed again and again in small parts the same is true.
 //!
 //! As long as the txg is being synced, an address that it wrote can be given up and written again
 //! with the same birth, so these blocks may not be cached yet, and wait here. A txg may write more
@@ -18,7 +19,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// A block with its pointer.
 pub(crate) type Written = (BlkPtr, Arc<Block>);
 
-/// The metadata written last.
+/// The blocks written last that are kept.
 pub(crate) struct Recent(Mutex<State>);
 
 struct State {

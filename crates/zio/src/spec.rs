@@ -46,6 +46,8 @@ pub struct WriteSpec<'k> {
     pub birth: u64,
     /// Keep it in memory until [`crate::Writer::release`].
     pub hold: bool,
+    /// It is kept until the txg is durable, as metadata are ([`crate::Writer::take_recent`]).
+    pub keep: bool,
     /// A thread waits for it: devices take it before what a txg writes.
     pub urgent: bool,
     /// A pointer written earlier in the same txg, which the new one replaces: its space is used
@@ -71,6 +73,7 @@ impl WriteSpec<'_> {
             fill: 1,
             birth,
             hold: false,
+            keep: false,
             urgent: false,
             reuse: None,
             protection: Protection::None,

@@ -18,6 +18,7 @@
 //!
 //! Metadata are kept, up to a bound, until they are taken ([`Writer::take_recent`]): the next
 //! txg changes most of what this one wrote, and should not have to read it from the devices first.
+//! So are data of which the caller says that they will be wanted.
 //!
 //! The devices are written asynchronously, or by a number of threads that each wait for one write
 //! (`issue.rs`).
@@ -369,7 +370,7 @@ impl Writer {
         add(&counts.gangs, u64::from(bp.is_gang()));
         add(&counts.reused, u64::from(is_reused));
         let is_metadata = spec.level > 0 || place.objset == 0 || place.object == 0;
-        if is_metadata && data.seal().is_none() {
+        if (is_metadata || spec.keep) && data.seal().is_none() {
             self.recent.keep(&bp, data);
         }
         Ok((bp, self.dispatch(placed, data, spec, place)))

@@ -138,6 +138,7 @@ impl SetPolicy {
             fill: 1,
             birth: txg,
             hold: false,
+            keep: false,
             urgent: false,
             reuse: None,
             protection: Protection::None,

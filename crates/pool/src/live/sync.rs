@@ -384,9 +384,7 @@ impl Shared {
     fn publish(&self, txg: u64) -> Result<()> {
         self.store.set_settled(txg);
         self.writer.settle(txg);
-        for (bp, block) in self.writer.take_recent() {
-            self.store.keep_written(&bp, &block);
-        }
+        self.store.keep_written(self.writer.take_recent());
         self.alloc.sync_done(txg);
         self.mos.synced(txg);
         for head in &self.all_heads() {

@@ -202,6 +202,14 @@ impl BlockStore for PatientStore {
         self.store.fetch(blocks, key, room);
     }
 
+    fn take_replaced(&self, old: &BlkPtr) -> bool {
+        self.store.take_replaced(old)
+    }
+
+    fn expect(&self, new: &BlkPtr) {
+        self.store.expect(new);
+    }
+
     fn usage(&self, set: u64) -> Arc<SetUse> {
         self.store.usage(set)
     }
