@@ -102,8 +102,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Of a batch of more bytes all whole blocks are written to where they belong, and when more than
 /// this is left to be copied its promise waits for the txg: copied bytes are written twice, and the
-/// txg is due by then anyway.
+/// txg is due by then anyway. But see [`PARTS_MAX`].
 const LARGE: u64 = 32 << 20;
+
+/// As many bytes are copied if they are small parts of blocks, of which the txg writes all.
+const PARTS_MAX: u64 = 4 * LARGE;
 
 /// Batches that are written or flushed at the same time: while one is flushed the next is written.
 const BATCHES: usize = 2;
@@ -569,7 +572,8 @@ impl IntentLog {
         // What is written once costs no more here than in the txg.
         let bias = if bytes > LARGE { LogBias::Throughput } else { self.bias() };
         let gather = Gather::new(&*self.backend, data.as_deref(), bias);
-        let flight = match gather.all(batch, &mut packed)? {
+        let most = if bytes > LARGE { gather.most_copied(&batch) } else { LARGE };
+        let flight = match gather.all(batch, most, &mut packed)? {
             Some(_) if packed.is_empty() => return Ok(None),
             Some(early) => self.put((number, last), first, packed, early),
             None => None,

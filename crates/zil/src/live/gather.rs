@@ -10,14 +10,17 @@
 //! such parts are copied here.
 
 use super::pack::{Packed, Written, pointer_record};
-use super::{Backend, FetchData, Itx, LARGE, LogBias, LoggedChange};
+use super::{Backend, FetchData, Itx, LARGE, LogBias, LoggedChange, PARTS_MAX};
 use dmu::EarlyWrite;
 use ondisk::BlkPtr;
 use ondisk::zil::{Body, TxType};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Blocks up to this size go into the log as they are (`zfs_immediate_write_sz`).
 const COPIED_MAX: u64 = 32 << 10;
+
+/// Parts of blocks are copied as long as the blocks have this many times their bytes.
+const PART: u64 = 4;
 
 /// Where data come from, and which of it is copied.
 pub(super) struct Gather<'a> {
@@ -65,14 +68,34 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// How much of a batch of more than [`LARGE`] bytes is copied at most. Of a block of which a
+    /// part was written the txg writes all, so small parts of large blocks are promised sooner by
+    /// the log, also where there are many.
+    pub(super) fn most_copied(&self, batch: &[Itx]) -> u64 {
+        let Some(data) = self.data else { return LARGE };
+        let (mut blocks, mut bytes) = (HashSet::new(), 0u64);
+        for itx in batch {
+            let LoggedChange::Data { object, offset, length } = itx.what else { continue };
+            let size = data.block_size(object);
+            let edges = [Some(offset), offset.checked_add(length)].into_iter().flatten();
+            for edge in edges.filter(|edge| size > 0 && edge % size > 0) {
+                if blocks.insert((object, edge / size)) {
+                    bytes = bytes.saturating_add(size);
+                }
+            }
+        }
+        (bytes / PART).clamp(LARGE, PARTS_MAX)
+    }
+
     /// Packs the records of a batch. The blocks that they point to, which may still be under way;
-    /// `None`: more than [`LARGE`] would be copied.
+    /// `None`: more than `most` bytes would be copied.
     ///
     /// # Errors
     /// The pool has stopped.
     pub(super) fn all(
         &self,
         batch: Vec<Itx>,
+        most: u64,
         packed: &mut Packed,
     ) -> Result<Option<Vec<BlkPtr>>, String> {
         let mut early = Vec::new();
@@ -84,12 +107,12 @@ impl<'a> Gather<'a> {
                 LoggedChange::Unloggable => {}
                 LoggedChange::Data { object, offset, length } => {
                     let what = Written { object, offset, length, txg };
-                    if !self.write(&what, &rest, packed, &mut early) {
+                    if !self.write(&what, &rest, (most, packed), &mut early) {
                         self.backend.wait_synced(txg)?;
                     }
                 }
             }
-            if packed.copied > LARGE || packed.is_too_large {
+            if packed.copied > most || packed.is_too_large {
                 return Ok(None);
             }
         }
@@ -101,7 +124,7 @@ impl<'a> Gather<'a> {
         &self,
         what: &Written,
         rest: &VecDeque<Itx>,
-        packed: &mut Packed,
+        (most, packed): (u64, &mut Packed),
         early: &mut Vec<BlkPtr>,
     ) -> bool {
         let Some(data) = self.data else { return false };
@@ -113,7 +136,7 @@ impl<'a> Gather<'a> {
         };
         let mut complete = true;
         let mut at = 0;
-        while at < length && packed.copied <= LARGE {
+        while at < length && packed.copied <= most {
             let (begin, left) = (offset.saturating_add(at), length - at);
             let in_block = if size == 0 { left } else { left.min(size - begin % size) };
             at += in_block;

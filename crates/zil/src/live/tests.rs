@@ -508,6 +508,29 @@ fn a_large_batch_of_whole_blocks_does_not_wait_and_one_to_be_copied_does() {
     assert_eq!(pool.waits.load(Ordering::SeqCst), waits + 1);
 }
 
+/// The txg has to write whole blocks, also where little of each was written.
+#[test]
+fn many_small_parts_of_blocks_are_copied_and_many_large_ones_wait() {
+    for (part, waited) in [(8 << 10, 0), (48 << 10, 1)] {
+        let (pool, log) = log();
+        log.set_data(Arc::new(Blocks::of(&pool)));
+        names(&log, 10, "a");
+        log.commit(None).unwrap();
+        let waits = pool.waits.load(Ordering::SeqCst);
+        let parts = LARGE / part + 1;
+        for blkid in 0..parts {
+            let logged =
+                LoggedChange::Data { object: 9, offset: (blkid << 16) + 512, length: part };
+            let about = SyncScope::Object(9);
+            log.add(Change { txg: 11, about, logged, after: &[], gone: &[] });
+        }
+        log.commit(Some(9)).unwrap();
+        assert_eq!(pool.waits.load(Ordering::SeqCst), waits + waited);
+        let copied: u64 = writes(&pool.records()).iter().map(|(length, _)| length).sum();
+        assert_eq!(copied, if waited == 0 { parts * part } else { 0 });
+    }
+}
+
 /// Lets `log` promise a name by a thread of its own.
 fn promise(log: &Arc<IntentLog>, name: &'static str) -> std::thread::JoinHandle<()> {
     let log = Arc::clone(log);
