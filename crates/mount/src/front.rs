@@ -13,7 +13,7 @@ use crate::kernel::{
 use crate::requests::{Answer, Requests};
 use crate::served::{Caller, Front};
 use crate::snapshots::InodeTarget;
-use crate::workers::{Class, Workers};
+use crate::workers::{Class, InlinePermit, Workers};
 use engine::Node;
 use engine::files::{NewKind, OpenFile, ProjectRoom};
 use std::sync::Arc;
@@ -247,8 +247,10 @@ impl Server {
                 self.use_content(request, operation, reply);
             }
             Op::Sync => self.promise(request, reply),
-            // Written data was accepted when it was written.
-            Op::Flush | Op::Destroy => reply.ok(),
+            // Written data was accepted when it was written. The kernel sends no other: each would
+            // make a program wait that closes a file.
+            Op::Flush => reply.error(Errno::ENOSYS),
+            Op::Destroy => reply.ok(),
             Op::Release(handle) => self.release(handle, reply),
             Op::ReleaseDir(handle) => {
                 reply.ok();
@@ -442,8 +444,9 @@ impl Server {
         }
     }
 
-    /// Answers when what was changed of the file survives whatever happens; no thread waits for it.
-    /// Changes of names are promised with any file.
+    /// Answers when what was changed of the file survives whatever happens. Changes of names are
+    /// promised with any file. The thread that reads the request waits for that if no other thread
+    /// is within a request: to start one takes as long as a fast disk. Otherwise none waits.
     fn promise(&self, request: &Request<'_>, reply: Reply) {
         let front = &self.front;
         // A file system that cannot be changed is durable.
@@ -452,9 +455,14 @@ impl Server {
             return reply.ok();
         }
         let waiting = self.requests.begin(request.pid, reply);
+        let permit = self.workers.try_inline();
+        if permit.as_ref().is_some_and(InlinePermit::is_only) {
+            let done = front.fs.sync(file);
+            return waiting.give(|reply| answer(reply, done.or_errno()));
+        }
         let done = reply_when_done(waiting);
         // Some promises are kept by the thread that asks.
-        match self.workers.try_inline() {
+        match permit {
             Some(_permit) => front.fs.sync_then(Some(file), done),
             None => {
                 let fs = front.fs.clone();

@@ -4,9 +4,8 @@
 //!
 //! A program's call goes to the kernel, which asks here for what it does not remember, and the
 //! answer goes back the same way. Four threads wait for requests; each is done by the thread that
-//! got it, but for `fsync`, which keeps no thread (`front.rs`), and for what would leave none to
-//! wait for others (`workers.rs`): a pool that is suspended, or a device that hangs, holds up only
-//! what needs it.
+//! got it, but for what would leave none to wait for others (`workers.rs`): a pool that is
+//! suspended, or a device that hangs, holds up only what needs it.
 //!
 //! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
 //! A number that is used again comes with another generation, the txg in which the file was made.

@@ -119,6 +119,13 @@ impl State {
 /// A reading thread may carry out a request, as long as this lives.
 pub(crate) struct InlinePermit<'a>(&'a Shared);
 
+impl InlinePermit<'_> {
+    /// No other reading thread is within a request.
+    pub(crate) fn is_only(&self) -> bool {
+        self.0.inline.load(Ordering::Acquire) == 1
+    }
+}
+
 impl Drop for InlinePermit<'_> {
     fn drop(&mut self) {
         if self.0.waiting.load(Ordering::Acquire) > 0 && !std::thread::panicking() {
