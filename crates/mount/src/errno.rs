@@ -20,7 +20,7 @@ fn refusal(why: FileRefusal) -> Errno {
 }
 
 /// The number for an error of a file operation.
-fn number(e: &Error) -> Errno {
+pub(crate) fn number(e: &Error) -> Errno {
     match e.kind() {
         ErrorKind::NotFound => Errno::ENOENT,
         ErrorKind::NoSpace => Errno::ENOSPC,

@@ -359,6 +359,11 @@ impl Server {
                     front.make(caller, dir, &name, kind, (mode, umask))
                 });
             }
+            Op::MakeDir { name, .. } if self.front.is_of_snapshots(dir) => {
+                let name = name.to_vec();
+                let take = move |front: &Front| front.look(front.take_snapshot(caller, &name)?);
+                self.work(Class::Change, request, reply, take, Front::answer_entry);
+            }
             Op::MakeDir { name, mode, umask } => {
                 let name = name.to_vec();
                 self.make(request, reply, move |front| {
@@ -393,7 +398,7 @@ impl Server {
             }
             Op::RemoveDir(name) => {
                 let name = name.to_vec();
-                self.change(request, reply, move |front| front.remove_dir(dir, &name));
+                self.change(request, reply, move |front| front.remove_dir(caller, dir, &name));
             }
             _ => reply.error(Errno::ENOSYS),
         }

@@ -57,6 +57,7 @@ mod progress;
 pub mod reading;
 mod requests;
 mod served;
+mod snapdir;
 mod snapshots;
 pub mod system;
 mod workers;

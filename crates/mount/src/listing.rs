@@ -11,7 +11,7 @@ use crate::errno::{FuseResult, OrErrno as _};
 use crate::kernel::{Entries, Errno, FileHandle, INodeNo, file_type};
 use crate::progress::Progress;
 use crate::served::Front;
-use crate::snapshots::{self, InodeTarget, SnapdirMode};
+use crate::snapshots::{self, InodeTarget};
 use engine::Filesystem;
 use engine::files::{DirEntry, FileKind};
 
@@ -122,11 +122,6 @@ impl Front {
                 return Ok(());
             }
         }
-    }
-
-    /// Whether `.zfs` is listed. In a snapshot it is not: there is none of snapshots.
-    fn is_control_shown(&self) -> bool {
-        self.snapshots.as_ref().is_some_and(|all| all.mode() == SnapdirMode::Visible)
     }
 
     /// The same for `.zfs` and `.zfs/snapshot`.

@@ -8,7 +8,7 @@ use crate::kernel::{
     AttrChanges, EntryReply, Errno, FileAttr, FileHandle, INodeNo, NewTime, file_type,
 };
 use crate::served::{Caller, Front};
-use crate::snapshots::{self, InodeTarget, Listed, SnapdirMode};
+use crate::snapshots::{self, InodeTarget, Listed, SnapdirMode, Snapshots};
 use engine::Node;
 use engine::files::{
     FileKind, Hold, NewFile, NewKind, OpenFile, RenameMode, SetAttrs, Time, XattrMode, names,
@@ -93,6 +93,9 @@ impl Front {
             _ => listed.map(|listed| listed.made),
         };
         let at = Time { seconds: i64::try_from(changed.unwrap_or(0)).unwrap_or(0), nanos: 0 };
+        // What may be done with snapshots is not decided by who owns their directory.
+        let is_managed = of == InodeTarget::Listing
+            && self.snapshots.as_ref().is_some_and(Snapshots::are_managed);
         let attr = FileAttr {
             ino: INodeNo(of.number()),
             size: 2,
@@ -102,7 +105,7 @@ impl Front {
             ctime: at,
             crtime: at,
             kind: file_type::DIRECTORY,
-            perm: 0o555,
+            perm: if is_managed { 0o777 } else { 0o555 },
             nlink: 2,
             uid: 0,
             gid: 0,
@@ -235,7 +238,15 @@ impl Front {
         Ok(())
     }
 
-    pub(crate) fn remove_dir(&self, parent: INodeNo, name: &[u8]) -> FuseResult<()> {
+    pub(crate) fn remove_dir(
+        &self,
+        caller: Caller,
+        parent: INodeNo,
+        name: &[u8],
+    ) -> FuseResult<()> {
+        if self.is_of_snapshots(parent) {
+            return self.destroy_snapshot(caller, name);
+        }
         let (dir, used) = (self.object(parent)?, self.used_unopened(parent, name));
         self.fs.rmdir(dir, name, now()).or_errno()?;
         self.keep_nameless(used);
@@ -300,6 +311,10 @@ impl Front {
             WHITEOUT => RenameMode::Whiteout { uid: caller.uid.into(), gid: caller.gid.into() },
             _ => return Err(Errno::EINVAL),
         };
+        if self.is_of_snapshots(from.0) && self.is_of_snapshots(to.0) {
+            let is_plain = matches!(how, RenameMode::Replace | RenameMode::NoReplace);
+            return self.rename_snapshot(caller, (from.1, to.1), is_plain);
+        }
         let used = self.used_unopened(to.0, to.1);
         let (from, to) = ((self.object(from.0)?, from.1), (self.object(to.0)?, to.1));
         self.fs.rename(from, to, how, now()).or_errno()?;

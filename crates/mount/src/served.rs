@@ -4,7 +4,7 @@ use crate::attrs::{attributes, now};
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::handles::{Handles, Nameless};
 use crate::kernel::{EntryReply, Errno, INodeNo, Request};
-use crate::snapshots::{InodeTarget, Snapshots};
+use crate::snapshots::{InodeTarget, SnapdirMode, Snapshots};
 use crate::{Options, SpaceFn};
 use engine::files::{NewFile, NewKind};
 use engine::{Filesystem, Node};
@@ -36,11 +36,22 @@ pub(crate) struct Front {
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// The thread that asks; 0 if it cannot be seen from here.
+    thread: u32,
 }
 
 impl Caller {
     pub(crate) fn of(request: &Request<'_>) -> Self {
-        Self { uid: request.uid, gid: request.gid }
+        Self { uid: request.uid, gid: request.gid, thread: request.pid }
+    }
+
+    /// All groups it is in; of a thread that cannot be seen, the one that the kernel says.
+    pub(crate) fn groups(self) -> Vec<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        let others = line.unwrap_or_default().split_whitespace().filter_map(|id| id.parse().ok());
+        others.chain([self.gid.into()]).collect()
     }
 
     /// A file that the caller makes.
@@ -102,10 +113,19 @@ impl Front {
         self.snapshots.as_ref().ok_or(Errno::ESTALE)
     }
 
+    /// Whether `.zfs` is listed. In a snapshot it is not: there is none of snapshots.
+    pub(crate) fn is_control_shown(&self) -> bool {
+        self.snapshots.as_ref().is_some_and(|all| all.mode() == SnapdirMode::Visible)
+    }
+
     /// The attributes, with the number by which the kernel is to know the file.
     pub(crate) fn known(&self, of: InodeTarget, node: &Node) -> FuseResult<EntryReply> {
         let mut attr = attributes(node).ok_or(Errno::EIO)?;
         attr.ino = INodeNo(of.number());
+        if of == InodeTarget::Live(self.fs.root_object()) && self.is_control_shown() {
+            // Programs take this for the number of directories in it and two.
+            attr.nlink = attr.nlink.saturating_add(1);
+        }
         Ok(EntryReply { attr, generation: node.generation, ttl: self.ttl_of(of) })
     }
 

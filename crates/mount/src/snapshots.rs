@@ -129,7 +129,7 @@ impl Snapshots {
         Self { pool: pool.downgrade(), name: name.to_owned(), open: RwLock::default() }
     }
 
-    fn pool(&self) -> FuseResult<OpenPool> {
+    pub(crate) fn pool(&self) -> FuseResult<OpenPool> {
         self.pool.upgrade().ok_or(Errno::EIO)
     }
 
@@ -141,12 +141,25 @@ impl Snapshots {
         Ok(all.map_err(|_| Errno::EIO)?.iter().map(Listed::of).collect())
     }
 
+    /// The name of one, by the part behind the `@`.
+    pub(crate) fn full_name(&self, short: &str) -> String {
+        format!("{}@{short}", self.name)
+    }
+
+    /// One has another name behind the `@` now, and stays open.
+    pub(crate) fn renamed(&self, full: &str, to: &str) {
+        let mut open = self.open.write();
+        open.iter_mut()
+            .filter(|one| one.name == full)
+            .for_each(|one| one.name = self.full_name(to));
+    }
+
     /// The one of this name.
     pub(crate) fn find(&self, name: &[u8]) -> FuseResult<Listed> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
         let pool = self.pool()?;
         let dsl = pool.view().datasets();
-        let found = dsl.by_name(&format!("{}@{name}", self.name));
+        let found = dsl.by_name(&self.full_name(name));
         found.map(|dataset| Listed::of(&dataset)).map_err(|_| Errno::ENOENT)
     }
 
@@ -182,7 +195,7 @@ impl Snapshots {
             return Ok((slot, fs));
         }
         let listed = self.all()?.into_iter().find(|one| one.dataset == dataset);
-        let name = format!("{}@{}", self.name, listed.ok_or(Errno::ESTALE)?.name);
+        let name = self.full_name(&listed.ok_or(Errno::ESTALE)?.name);
         let pool = self.pool()?;
         let seen = AtomicU64::new(pool.last_synced());
         let fs = pool.filesystem(&name).map_err(|_| Errno::EIO)?;

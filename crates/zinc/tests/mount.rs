@@ -17,6 +17,8 @@ mod options;
 mod projects;
 #[path = "mount/reading.rs"]
 mod reading;
+#[path = "mount/snapdir.rs"]
+mod snapdir;
 mod support;
 #[path = "mount/unnamed.rs"]
 mod unnamed;
@@ -581,7 +583,7 @@ fn snapshots_are_looked_into_below_dot_zfs() {
     place.sh("test $(stat -c %i .zfs/snapshot/one/d/e/f) != $(stat -c %i d/e/f)");
     place.sh("! touch .zfs/snapshot/one/x 2> ../said; grep -q Read-only ../said; \
          ! rm .zfs/snapshot/one/l 2> ../errors; grep -q Read-only ../errors; \
-         ! mkdir .zfs/snapshot/two 2> ../errors; grep -q Read-only ../errors");
+         ! mkdir .zfs/snapshot/two 2> ../errors; grep -q denied ../errors");
     // It is seen at once when there is another, and when one is gone.
     place.zinc(&["zfs", "snapshot", "tank@two"]).ok();
     assert_eq!(place.sh("ls .zfs/snapshot; cat .zfs/snapshot/two/d/e/f"), "one\ntwo\nnew\n");

@@ -124,6 +124,10 @@ table! {
         "The checksum of data that is written from now on, in all datasets; property leaves it to \
          their property checksum. Metadata always has one.";
 
+    // Mounts.
+    AdminSnapshot "zfs_admin_snapshot" Unit::Switch, 0, 0..=1, Push::OnUse,
+        "1: mkdir, mv and rmdir in .zfs/snapshot of a mount take, rename and destroy snapshots.";
+
     // Queues of the devices.
     SyncReadMinActive "zfs_vdev_sync_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncRead).default_value(), 1..=1 << 20,
