@@ -13,6 +13,7 @@ use crate::failure::{FAILED, Failure};
 use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
 use ::mount::reading;
+use ::mount::system::{self, Listed};
 use control::feed::StreamEnd;
 use control::{CallError, Client, CommandLine, Endpoint, SocketFile, sink};
 use engine::config::LabelConfig;
@@ -613,8 +614,35 @@ pub fn or_forward<T>(
 /// The same for a verb that does something to all pools, and takes their names behind everything
 /// else: every server does it to its own. Their guids, and the worst of the exit codes.
 pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
+    forward_to(session, Server::own_in(session, search)?)
+}
+
+/// The same for a verb that takes mounts away: a server goes before those in whose mounts its own
+/// lie, unless they lie in its own as well.
+pub fn forward_each_inner_first(session: &Session) -> Result<u8, Failure> {
+    let (mut left, mut ordered) = (Server::own_in(session, &[])?, Vec::new());
+    let mounts = system::listed();
+    let lies_in = |inner: &Server, outer: &Server| {
+        let mut outers = mounts.iter().enumerate().filter(|(_, one)| outer.is_called(&one.name));
+        outers.any(|(n, one)| {
+            // What lies in a mount, or over it, was mounted later.
+            let is_in = |other: &Listed| other.dir.starts_with(&one.dir);
+            mounts[n + 1..].iter().any(|other| inner.is_called(&other.name) && is_in(other))
+        })
+    };
+    while !left.is_empty() {
+        let has_none = |outer: &Server| {
+            !left.iter().any(|inner| inner.guid != outer.guid && lies_in(inner, outer))
+        };
+        let next = left.iter().position(has_none).unwrap_or(0);
+        ordered.push(left.remove(next));
+    }
+    Ok(forward_to(session, ordered)?.1)
+}
+
+fn forward_to(session: &Session, servers: Vec<Server>) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
-    for server in &mut Server::own_in(session, search)? {
+    for mut server in servers {
         let mut words = session.arguments().to_vec();
         words.push(server.guid.to_string().into());
         let ran = insist(session, || match server.run(session, &words)? {

@@ -290,6 +290,21 @@ pub fn is_mounted_by_hand(pool: &Pool, name: &str) -> bool {
     })
 }
 
+/// The properties that a mount with these options has, whatever its dataset has.
+#[must_use]
+pub fn in_effect(options: &Options) -> Vec<(&'static str, &'static str)> {
+    let pairs = [
+        ("readonly", options.read_only),
+        ("setuid", options.set_id),
+        ("devices", options.devices),
+        ("exec", options.exec),
+        ("atime", options.atime),
+    ];
+    let all = pairs.map(|(name, is_set)| (name, if is_set { "on" } else { "off" }));
+    // How attributes are kept is up to the property.
+    all.into_iter().chain((!options.xattrs).then_some(("xattr", "off"))).collect()
+}
+
 /// The options of a mount by their names.
 pub(crate) fn shown(options: &Options) -> Vec<String> {
     let pairs = [

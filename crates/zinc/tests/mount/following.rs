@@ -306,3 +306,22 @@ fn a_mount_over_another_goes_alone() {
     place.zinc(&["zfs", "unmount", "-a"]).ok();
     assert_eq!(listed(&place), pairs(&[]));
 }
+
+/// A mount of one pool in another's goes first, whatever the pools are called.
+#[testkit::needs("fuse")]
+#[test]
+fn unmounting_all_begins_with_the_innermost_pool() {
+    let place = served_with_mounts();
+    place.sh("mkdir inner");
+    let disk = place.path("second");
+    std::fs::File::create(&disk).unwrap().set_len(256 << 20).unwrap();
+    let point = format!("mountpoint={}", place.path("mnt/inner").display());
+    place.zinc(&["zpool", "create", "-O", &point, "zoo", disk.to_str().unwrap()]).ok();
+    place.zinc(&["serve", "-b", "--mount", "zoo"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank", "mnt"), ("zoo", "mnt/inner")]));
+    let run = place.zinc(&["zfs", "unmount", "-a"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert_eq!(listed(&place), pairs(&[]));
+    place.zinc(&["zpool", "export", "zoo"]).ok();
+    place.zinc(&["zpool", "export", "tank"]).ok();
+}

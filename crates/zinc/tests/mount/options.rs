@@ -133,3 +133,30 @@ fn times_of_access_follow_the_options() {
     assert!(!is_noted(), "atime=off");
     place.unmount();
 }
+
+/// What a mount has against the properties of its dataset is shown, as long as it is mounted.
+#[testkit::needs("fuse")]
+#[test]
+fn options_of_one_mount_are_shown_as_temporary() {
+    let place = Place::new();
+    place.zinc(&["zfs", "set", "exec=off", "tank"]).ok();
+    place.zinc(&["zfs", "create", "tank/a"]).ok();
+    place.zinc(&["mount", "-o", "ro,noatime,exec", "tank", "mnt"]).ok();
+    let names = "readonly,atime,exec,devices,xattr";
+    let shown =
+        |name: &str| place.zinc(&["zfs", "get", "-Ho", "property,value,source", names, name]).ok();
+    let usual = "readonly\toff\tdefault\natime\ton\tdefault\nexec\toff\tlocal\n\
+                 devices\ton\tdefault\nxattr\ton\tdefault\n";
+    let temporary = "readonly\ton\ttemporary\natime\toff\ttemporary\nexec\ton\ttemporary\n\
+                     devices\ton\tdefault\nxattr\ton\tdefault\n";
+    assert_eq!(shown("tank"), temporary);
+    assert!(shown("tank/a").starts_with("readonly\toff\tdefault\n"));
+    let only = ["zfs", "get", "-Hs", "temporary", "-o", "name,property", "all"];
+    let only = place.zinc(&only).ok();
+    assert_eq!(only.matches("tank\t").count(), 3, "{only}");
+    assert_eq!(place.zinc(&["zfs", "list", "-Ho", "readonly", "tank"]).ok(), "on\n");
+    place.zinc(&["mount", "-o", "remount,rw", "tank", "mnt"]).ok();
+    assert!(shown("tank").starts_with("readonly\toff\tdefault\n"));
+    place.unmount();
+    assert_eq!(shown("tank"), usual);
+}

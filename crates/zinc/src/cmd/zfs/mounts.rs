@@ -170,7 +170,7 @@ impl Verb for Unmount {
         let mut worst = ExitCode::SUCCESS;
         if self.all && !is_here {
             // Each knows what the properties of its pool say.
-            worst = ExitCode::from(served::forward_each(session, &[])?.1);
+            worst = ExitCode::from(served::forward_each_inner_first(session)?);
         }
         let is_left = |one: &Listed| match session.held(&one.name) {
             Some(pool) => is_mounted_by_hand(pool.view(), &one.name),

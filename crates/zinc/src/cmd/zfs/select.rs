@@ -5,10 +5,11 @@ use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
+use ::mount::datasets::in_effect;
 use ::mount::system;
-use engine::Pool;
 use engine::files::SpaceKind;
 use engine::select::{Missed, Select, SelectFilter, Selected};
+use engine::{Pool, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -45,6 +46,7 @@ pub fn select(
         }
         let held = names.iter().filter(|name| session.held(name).is_some());
         held.for_each(|name| out.add(&datasets, name));
+        show_mounted(session, &mut out.found);
         ui::json_line(
             session,
             &serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?,
@@ -88,7 +90,22 @@ pub fn select(
             },
         }
     }
+    show_mounted(session, &mut out.found);
     Ok(Some(out))
+}
+
+/// Shows properties as the mounts of this process have them, where those have others.
+fn show_mounted(session: &Session, found: &mut [Selected]) {
+    let Some(client) = session.client() else { return };
+    for one in client.mounts.all().into_iter().filter(|one| !one.name.contains('@')) {
+        let Some(dataset) = found.iter_mut().find(|found| found.name == one.name) else { continue };
+        for (name, value) in in_effect(&one.options) {
+            let mut all = dataset.properties.iter_mut();
+            if let Some(other) = all.find(|p| p.name == name && p.value != value) {
+                (other.value, other.source) = (value.to_owned(), Source::Temporary);
+            }
+        }
+    }
 }
 
 fn is_path(name: &str) -> bool {
