@@ -13,7 +13,8 @@ servers=()
 trap 'kill "${servers[@]}" 2>/dev/null; wait; rm -rf "$work"' EXIT
 
 size=512M
-truncate -s 4G disk
+# Without holes, as the others' files are after the first writes: to fill one, their file system must commit too.
+dd if=/dev/zero of=disk bs=1M count=4096 conv=fsync status=none
 "$zinc" zpool create tank disk
 "$zinc" zfs create -V $size -o volblocksize=16K tank/vol
 "$zinc" nbd --cache-mib 1024 --socket "$work/zinc.s" tank/vol >/dev/null & servers+=($!)
