@@ -143,6 +143,37 @@ fn new_file(fs: &engine::Filesystem, name: &str) -> u64 {
     fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
 }
 
+/// Records that are changed in small parts are read from the devices once, and not after each txg.
+#[test]
+fn records_that_are_changed_in_part_stay_in_memory() {
+    const RECORD: u64 = 128 << 10;
+    const RECORDS: u64 = 16;
+    let pools = Pools::new("parts");
+    let pool = pools.create("tank", Shape::Disk);
+    let fs = pool.filesystem("tank").unwrap();
+    let file = new_file(&fs, "f");
+    let whole = writing::bytes(1, (RECORDS * RECORD) as usize);
+    fs.write_at(file, 0, &whole, writing::fs_time(2)).unwrap();
+    pool.sync().unwrap();
+    let misses = |round: u64| {
+        let before = pool.stats().cache.misses;
+        for record in 0..RECORDS {
+            let at = record * RECORD + round * 4096;
+            fs.write_at(file, at, &[round as u8; 4096], writing::fs_time(3)).unwrap();
+        }
+        pool.sync().unwrap();
+        pool.stats().cache.misses - before
+    };
+    assert!(misses(0) >= RECORDS, "what was written and not read is not in memory");
+    for round in 1..4 {
+        let again = misses(round);
+        assert!(again < RECORDS, "{again} in round {round}");
+    }
+    drop(fs);
+    pool.export().unwrap();
+    pools.judge("tank");
+}
+
 #[test]
 fn nothing_is_below_a_volume() {
     let pools = Pools::new("below");
