@@ -4,7 +4,9 @@ use crate::disk::{self, Preset};
 use crate::error::LabError;
 use crate::images::Images;
 use crate::outcome::Outcome;
+use crate::parameter::{Number, Parameter};
 use crate::target::Target;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An experiment, as the registry has it.
@@ -24,6 +26,8 @@ pub struct Experiment {
     pub seconds: u64,
     /// What it does with a device. In a pool it does no harm.
     pub on_device: OnDevice,
+    /// The numbers of its machine, beside its disks, that a run can have otherwise.
+    pub numbers: &'static [Number],
     /// Runs it.
     pub run: fn(&Target, &Setting) -> Result<Outcome, LabError>,
 }
@@ -42,6 +46,27 @@ pub enum OnDevice {
 }
 
 impl Experiment {
+    /// Refuses changes of what its machine does not have.
+    ///
+    /// # Errors
+    /// Names the numbers that it has.
+    pub fn check_machine(&self, setting: &Setting) -> Result<(), LabError> {
+        let is_known = |name: &str| self.numbers.iter().any(|number| number.name == name);
+        let is_number = |value: f64| value.is_finite() && value >= 0.0;
+        let wrong = setting.machine.iter().find(|(n, v)| !is_known(n) || !is_number(**v));
+        let Some((name, value)) = wrong else { return Ok(()) };
+        let names: Vec<&str> = self.numbers.iter().map(|number| number.name).collect();
+        let hint = match names.len() {
+            0 => "only numbers of its disk can be changed: --sim FILE".to_owned(),
+            _ => format!("it has: {}", names.join("; ")),
+        };
+        Err(LabError::new(
+            format!("the machine of {} cannot be changed like that", self.name),
+            format_args!("{name} = {value}"),
+        )
+        .hint(hint))
+    }
+
     /// Whether what is on a device that it is given is lost.
     #[must_use]
     pub fn destroys(&self) -> bool {
@@ -63,6 +88,9 @@ pub struct Setting {
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
     /// What its repetitions begin with, where that is the same.
     pub images: Arc<Images>,
+    /// Numbers of the study's machine, beside its disks, that are not what they are for the study:
+    /// by their names among the parameters.
+    pub machine: BTreeMap<String, f64>,
 }
 
 impl Default for Setting {
@@ -80,7 +108,18 @@ impl Setting {
         seconds: f64,
         progress: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
-        Self { seed, scale, seconds, progress, images: Arc::default() }
+        Self { seed, scale, seconds, progress, images: Arc::default(), machine: BTreeMap::new() }
+    }
+
+    /// What a number of the study's machine is in this run.
+    pub(crate) fn number(&self, number: &Number) -> f64 {
+        let value = self.machine.get(number.name).copied().unwrap_or(number.value);
+        if number.whole { value.round() } else { value }
+    }
+
+    /// The same as a parameter.
+    pub(crate) fn parameter(&self, number: &Number) -> Parameter {
+        Parameter::new(number.name, self.number(number), number.unit, number.origin)
     }
 
     /// [`Self::seconds`] in the form that fio takes parts of a second in.

@@ -32,6 +32,36 @@ impl Origin {
     }
 }
 
+/// A number of a study's machine, beside its disks, that a run can have otherwise
+/// ([`crate::experiment::Setting::machine`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub value: f64,
+    /// Its unit; empty for a plain number.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether there are only whole ones of it.
+    pub whole: bool,
+}
+
+impl Number {
+    /// A number that can have parts.
+    #[must_use]
+    pub const fn new(name: &'static str, value: f64, unit: &'static str, origin: Origin) -> Self {
+        Self { name, value, unit, origin, whole: false }
+    }
+
+    /// One that is whole.
+    #[must_use]
+    pub const fn whole(name: &'static str, value: f64, unit: &'static str, origin: Origin) -> Self {
+        Self { whole: true, ..Self::new(name, value, unit, origin) }
+    }
+}
+
 /// A parameter of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {

@@ -34,6 +34,8 @@ impl Job {
 
     fn run(&self, target: &Target, seed: u64) -> Result<Outcome, LabError> {
         let outcome = (self.experiment.run)(target, &Setting { seed, ..self.setting.clone() })?;
+        let is_changed = !self.setting.machine.is_empty();
+        let outcome = if is_changed { outcome.elsewhere() } else { outcome };
         Ok(Outcome { seeds: vec![seed], ..outcome })
     }
 
@@ -58,7 +60,10 @@ pub fn run(
     jobs: &[Job],
     done: &mut (dyn FnMut(Outcome) + Send),
 ) -> Result<(), LabError> {
-    jobs.iter().try_for_each(|job| target.check(job.experiment))?;
+    for job in jobs {
+        target.check(job.experiment)?;
+        job.experiment.check_machine(&job.setting)?;
+    }
     if !matches!(target, Target::Sim(_)) {
         for job in jobs {
             let outcomes = job.seeds().map(|seed| job.run(target, seed));
@@ -266,6 +271,7 @@ mod tests {
         memory_mib: 1,
         seconds: 1,
         on_device: crate::experiment::OnDevice::Reads,
+        numbers: &[],
         run: |_, setting| {
             // Later seeds end first.
             std::thread::sleep(Duration::from_millis(20 - setting.seed.min(20)));
@@ -296,6 +302,24 @@ mod tests {
         let jobs = [job(&FAILS, 2), job(&SMALL, 2)];
         let found = run(&Target::Sim(None), &jobs, &mut |_| ());
         assert_eq!(found.expect_err("fails").to_string(), "fails: always");
+    }
+
+    #[test]
+    fn a_number_that_a_machine_does_not_have_is_refused() {
+        let refused = |experiment: &'static Experiment, name: &str, value| {
+            let machine = BTreeMap::from([(name.to_owned(), value)]);
+            let setting = Setting { machine, ..Setting::default() };
+            let found =
+                run(&Target::Sim(None), &[Job { experiment, setting, seeds: 1 }], &mut |_| ());
+            let error = found.expect_err("refused");
+            (error.why, error.hint.unwrap_or_default())
+        };
+        let (why, hint) = refused(&SMALL, "writers", 2.0);
+        assert!(why == "writers = 2" && hint.contains("--sim FILE"), "{why} {hint}");
+        let (_, hint) = refused(&crate::throttle::EXPERIMENT, "reader", 2.0);
+        assert!(hint.contains("writers; own time of a write"), "{hint}");
+        let (why, _) = refused(&crate::throttle::EXPERIMENT, "writers begin apart", f64::NAN);
+        assert_eq!(why, "writers begin apart = NaN");
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! How much hangs on each number of a disk, and on each row that a number was chosen by.
+//! How much hangs on each number of a machine, and on each row that a number was chosen by.
 //!
-//! An experiment is run again with each number of its disk a part smaller and larger: what each row
-//! does says what the row shows of the disk. And for each row that numbers were chosen by, those
-//! numbers are fitted again without it, and the row is predicted: a row that only comes out because
-//! it was fitted does not come out then.
+//! An experiment is run again with each number of its disk, and of the rest of its machine, a part
+//! smaller and larger: what each row does says what the row shows of the machine. And for each row
+//! that numbers were chosen by, those numbers are fitted again without it, and the row is
+//! predicted: a row that only comes out because it was fitted does not come out then.
 //!
 //! A fit minimizes the sum of the squares of ln(measured / published), by Gauss and Newton from the
-//! disk as it is, with steps that are kept only where the sum becomes smaller. All runs have the
+//! machine as it is, with steps that are kept only where the sum becomes smaller. All runs have the
 //! same seed, so that chance is the same in all.
 
 use crate::disk::{Origins, Preset};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::Outcome;
-use crate::parameter::Origin;
+use crate::parameter::{Number, Origin};
 use crate::row::{Kind, Range, Row};
 use crate::target::Target;
 use engine::Rt;
@@ -41,7 +41,7 @@ pub struct Published {
     pub measured: f64,
 }
 
-/// What a number of the disk does.
+/// What a number of the machine does.
 #[derive(Clone, Debug)]
 pub struct Effect {
     /// The number.
@@ -52,8 +52,8 @@ pub struct Effect {
     pub unit: &'static str,
     /// Where it comes from.
     pub origin: Origin,
-    /// Of each row, the change in percent with the number smaller and larger; `None` where no disk
-    /// has such a number.
+    /// Of each row, the change in percent with the number smaller and larger; `None` where no
+    /// machine has such a number.
     pub percent: Vec<(Option<f64>, Option<f64>)>,
 }
 
@@ -84,7 +84,7 @@ impl Effect {
 pub struct OmittedRow {
     /// The row, as an index.
     pub row: usize,
-    /// What the disk says that was fitted to the other rows.
+    /// What the machine says that was fitted to the other rows.
     pub predicted: f64,
     /// The number that changed most, and its ratio to what it is.
     pub moved: Option<(&'static str, f64)>,
@@ -105,6 +105,8 @@ pub struct Sensitivity {
     pub rows: Vec<Published>,
     /// What each number does.
     pub effects: Vec<Effect>,
+    /// How many of the numbers, the last ones, are not the disk's.
+    pub others: usize,
     /// Fitted rows, each predicted from the others.
     pub left_out: Vec<OmittedRow>,
 }
@@ -114,7 +116,47 @@ const NOTHING: f64 = 1e-4;
 /// Steps of a fit.
 const STEPS: usize = 4;
 
-/// Runs an experiment with every number of its disk changed.
+/// A machine: its disks, and what other numbers of it are not the study's.
+#[derive(Clone)]
+struct Machine {
+    preset: Preset,
+    others: BTreeMap<String, f64>,
+    /// All of its other numbers.
+    numbers: &'static [Number],
+}
+
+impl Machine {
+    /// Its numbers, of the disks and others.
+    fn origins(&self) -> Vec<Origins> {
+        let other = |n: &Number| (n.name, self.other(n), n.unit, n.origin);
+        self.preset.origins().into_iter().chain(self.numbers.iter().map(other)).collect()
+    }
+
+    fn other(&self, number: &Number) -> f64 {
+        self.others.get(number.name).copied().unwrap_or(number.value)
+    }
+
+    /// The same with one number changed, of whole numbers by one at least; `None` where there is no
+    /// such machine, or where it would be no other one.
+    fn with(&self, name: &str, value: f64) -> Option<Self> {
+        let Some(number) = self.numbers.iter().find(|number| number.name == name) else {
+            return Some(Self { preset: self.preset.with(name, value)?, ..self.clone() });
+        };
+        let now = self.other(number);
+        let step = if value < now { -1.0 } else { 1.0 };
+        let value = if number.whole && value.round() == now { now + step } else { value };
+        (value >= 0.0 && value != now).then(|| self.having(number, value))
+    }
+
+    fn having(&self, number: &Number, value: f64) -> Self {
+        let mut other = self.clone();
+        let value = if number.whole { value.round() } else { value };
+        other.others.insert(number.name.to_owned(), value);
+        other
+    }
+}
+
+/// Runs an experiment with every number of its machine changed.
 ///
 /// # Errors
 /// Those of the experiment.
@@ -130,20 +172,26 @@ pub fn sensitivity(
     let own = experiment.on_device == OnDevice::Nothing;
     let preset = target.preset(experiment).filter(|_| !own).ok_or_else(none)?;
     let quiet = Setting { progress: std::sync::Arc::new(|_| {}), ..setting.clone() };
-    let run = |preset: Preset| (experiment.run)(&Target::Sim(Some(Box::new(preset))), &quiet);
-    let base = run(preset.clone())?;
+    experiment.check_machine(setting)?;
+    let run = |machine: &Machine| {
+        let target = Target::Sim(Some(Box::new(machine.preset.clone())));
+        (experiment.run)(&target, &Setting { machine: machine.others.clone(), ..quiet.clone() })
+    };
+    let (others, numbers) = (setting.machine.clone(), experiment.numbers);
+    let machine = Machine { preset, others, numbers };
+    let base = run(&machine)?;
     let rows: Vec<Published> = base.rows.iter().filter_map(published).collect();
-    let numbers = preset.origins();
+    let numbers = machine.origins();
     let mut jobs = Vec::new();
     for (number, (name, value, ..)) in numbers.iter().enumerate() {
         for (high, by) in [(false, 1.0 - part), (true, 1.0 + part)] {
-            jobs.extend(preset.with(name, value * by).map(|changed| (number, high, changed)));
+            jobs.extend(machine.with(name, value * by).map(|changed| (number, high, changed)));
         }
     }
     let all = jobs.len();
     let done = Mutex::new(BTreeMap::new());
     Rt::real().for_each_parallel(0, jobs, |(number, high, changed)| {
-        let outcome = run(changed)?;
+        let outcome = run(&changed)?;
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         done.insert((number, high), outcome);
         (setting.progress)(&format!("{} of {all} changes", done.len()));
@@ -159,14 +207,15 @@ pub fn sensitivity(
         Effect { name, value: *value, unit, origin: *origin, percent }
     };
     let effects: Vec<Effect> = numbers.iter().enumerate().map(effect).collect();
-    let left_out = leave_out(&Fit { run: &run, preset: &preset, rows: &rows, part }, &effects)?;
+    let left_out = leave_out(&Fit { run: &run, machine: &machine, rows: &rows, part }, &effects)?;
     Ok(Sensitivity {
         experiment: experiment.name,
-        disk: preset.name,
+        disk: machine.preset.name,
         part,
         scale: setting.scale,
         rows,
         effects,
+        others: machine.numbers.len(),
         left_out,
     })
 }
@@ -190,7 +239,7 @@ fn value_of(outcome: &Outcome, row: &Published) -> Option<f64> {
 /// What a fit needs.
 struct Fit<'a, F> {
     run: &'a F,
-    preset: &'a Preset,
+    machine: &'a Machine,
     rows: &'a [Published],
     part: f64,
 }
@@ -204,7 +253,7 @@ struct Free<'a> {
 
 fn leave_out<F>(fit: &Fit<'_, F>, effects: &[Effect]) -> Result<Vec<OmittedRow>, LabError>
 where
-    F: Fn(Preset) -> Result<Outcome, LabError> + Sync,
+    F: Fn(&Machine) -> Result<Outcome, LabError> + Sync,
 {
     let free: Vec<Free<'_>> = effects
         .iter()
@@ -231,7 +280,7 @@ where
 
 impl<F> Fit<'_, F>
 where
-    F: Fn(Preset) -> Result<Outcome, LabError> + Sync,
+    F: Fn(&Machine) -> Result<Outcome, LabError> + Sync,
 {
     /// ln(measured / published) of each row.
     fn apart(&self, outcome: &Outcome) -> Vec<f64> {
@@ -266,8 +315,8 @@ where
                     .zip(&step)
                     .map(|(at, s)| (at + s * shorter).clamp(-0.7, 0.7))
                     .collect();
-                let Some(preset) = self.moved(free, &next) else { continue };
-                let found = self.apart(&(self.run)(preset)?);
+                let Some(machine) = self.moved(free, &next) else { continue };
+                let found = self.apart(&(self.run)(&machine)?);
                 if sum(&found) < sum(&apart) * 0.999 {
                     (at, apart, better) = (next, found, true);
                     break;
@@ -282,14 +331,18 @@ where
         Ok(OmittedRow { row, predicted: self.rows[row].published * apart[row].exp(), moved })
     }
 
-    /// The disk with each free number so far, in logarithms, from what it is; `None` where no disk
-    /// is like that.
-    fn moved(&self, free: &[Free<'_>], at: &[f64]) -> Option<Preset> {
-        let mut preset = self.preset.clone();
+    /// The machine with each free number so far, in logarithms, from what it is; `None` where there
+    /// is none like that.
+    fn moved(&self, free: &[Free<'_>], at: &[f64]) -> Option<Machine> {
+        let mut machine = self.machine.clone();
         for (one, by) in free.iter().zip(at) {
-            preset = preset.with(one.name, one.value * by.exp())?;
+            let value = one.value * by.exp();
+            machine = match machine.numbers.iter().find(|number| number.name == one.name) {
+                Some(number) => machine.having(number, value),
+                None => machine.with(one.name, value)?,
+            };
         }
-        Some(preset)
+        Some(machine)
     }
 }
 
@@ -324,6 +377,23 @@ fn least_squares(slopes: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_change_by_one_at_least() {
+        const NUMBERS: [Number; 3] = [
+            Number::whole("writers", 3.0, "", Origin::Assumed),
+            Number::new("time", 2.0, "s", Origin::Assumed),
+            Number::new("nothing", 0.0, "s", Origin::Assumed),
+        ];
+        let preset = crate::disk::preset("nvme").expect("a preset");
+        let machine = Machine { preset, others: BTreeMap::new(), numbers: &NUMBERS };
+        let with = |name: &str, value| machine.with(name, value).map(|m| m.others[name]);
+        assert_eq!((with("writers", 2.7), with("writers", 3.3)), (Some(2.0), Some(4.0)));
+        assert_eq!((with("time", 1.8), with("time", 2.2)), (Some(1.8), Some(2.2)));
+        assert_eq!((with("nothing", 0.0), with("time", -1.0)), (None, None));
+        let other_disk = machine.with("read_us", 90.0).expect("a disk");
+        assert!(other_disk.others.is_empty() && other_disk.preset != machine.preset);
+    }
 
     #[test]
     fn least_squares_solve_what_can_be_solved() {

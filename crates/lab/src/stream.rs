@@ -67,6 +67,8 @@ pub struct Writer {
     pub own_time: Duration,
     /// How much later than the others it begins.
     pub late: Duration,
+    /// Bytes at the begin of the volume that it frees before it writes.
+    pub frees: u64,
 }
 
 /// A write that ended.
@@ -235,10 +237,13 @@ pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Runni
     for writer in writers {
         let volume = pool.volume(&writer.volume)?;
         let (rt, zeros) = (pool.rt().clone(), Arc::clone(&zeros));
-        let (first, own_time, late) = (writer.first, writer.own_time, writer.late);
+        let Writer { first, own_time, late, frees, .. } = *writer;
         let body = move || {
             let mut out = Vec::new();
             rt.sleep(late);
+            if frees > 0 {
+                volume.trim(0, frees.min(volume.size()))?;
+            }
             let writes = (volume.size() / WRITE_BYTES).max(1);
             for number in first.. {
                 rt.sleep(own_time);

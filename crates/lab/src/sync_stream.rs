@@ -84,6 +84,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::MakesPool,
+    numbers: &[],
     run,
 };
 

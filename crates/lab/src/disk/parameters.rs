@@ -130,6 +130,10 @@ impl Preset {
     /// like that, or where it would be no other one.
     pub(crate) fn with(&self, name: &str, value: f64) -> Option<Self> {
         let (_, now, ..) = self.numbers().into_iter().find(|number| number.0 == name)?;
+        if now == 0.0 {
+            // There is none of it, and a part of that is none.
+            return None;
+        }
         let mut all = serde_json::to_value(self).ok()?;
         let outside = name == "capacity_bytes" || name.starts_with("host.");
         let path = format!("{}/{}", if outside { "" } else { "/disk" }, name.replace('.', "/"));
@@ -312,7 +316,9 @@ fn lanes_study(field: &str) -> Origin {
 
 fn ddn(field: &str) -> Origin {
     match field {
-        "latency_us" | "latency_us_per_mib" | "crowding_us_per_mib" => {
+        // They have blocks of 1 MiB only, so what of their latency is any block's no row says:
+        // `latency_us` is assumed.
+        "latency_us_per_mib" | "crowding_us_per_mib" => {
             Origin::Fitted("8 and 16 zio threads: writers' I/O and I/Os at once")
         }
         "lun_bytes_per_second" => Origin::Study,

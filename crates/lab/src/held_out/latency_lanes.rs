@@ -42,6 +42,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 6,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

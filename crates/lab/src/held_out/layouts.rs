@@ -41,6 +41,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 2048,
     seconds: 36,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

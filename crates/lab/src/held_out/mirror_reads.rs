@@ -39,6 +39,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 18,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

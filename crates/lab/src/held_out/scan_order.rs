@@ -63,6 +63,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 20,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

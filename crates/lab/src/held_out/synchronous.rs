@@ -47,6 +47,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 2048,
     seconds: 50,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

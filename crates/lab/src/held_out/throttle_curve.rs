@@ -46,6 +46,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 13,
     on_device: OnDevice::Nothing,
+    numbers: &[],
     run,
 };
 

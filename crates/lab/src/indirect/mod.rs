@@ -50,6 +50,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 8192,
     seconds: 110,
     on_device: OnDevice::MakesPool,
+    numbers: &writes::NUMBERS,
     run,
 };
 
@@ -110,7 +111,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     chores::rows(&mut rows, fewer, &chores, part >= 1.0);
     if part >= 1.0 {
         let tell = |what: &str| (setting.progress)(&format!("random writes, {what}"));
-        let (writes, failures) = writes::run(&preset, setting.seed, &tell);
+        let (writes, failures) = writes::run(&preset, setting, &tell);
         writes::rows(&mut rows, &writes);
         // That one fails must not take the other rows away.
         if !failures.is_empty() {
@@ -122,7 +123,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     texts.push(("How it was made".to_owned(), how(blocks)));
     let outcome = Outcome {
         rows,
-        parameters: parameters(&preset, part),
+        parameters: parameters(&preset, part, setting),
         charts: vec![chart(&measured)],
         texts,
         meaning: rows::meaning,
@@ -132,7 +133,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
 }
 
 /// What the model was given.
-fn parameters(preset: &Preset, part: f64) -> Vec<Parameter> {
+fn parameters(preset: &Preset, part: f64, setting: &Setting) -> Vec<Parameter> {
     let mut all = preset.parameters();
     let counts = Origin::Fitted("L0, I/Os: places that are different");
     all.extend([
@@ -155,15 +156,9 @@ fn parameters(preset: &Preset, part: f64) -> Vec<Parameter> {
             "times",
             Origin::Study,
         ),
-        Parameter::new(
-            "dirty data of the writes, of the whole machine",
-            (writes::DIRTY_MAX * writes::SCALE) as f64 / f64::from(1 << 20),
-            "MiB",
-            Origin::Assumed,
-        ),
-        Parameter::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed),
-        Parameter::new("part of the study's file", part, "", Origin::Given),
     ]);
+    all.extend(writes::NUMBERS.iter().map(|number| setting.parameter(number)));
+    all.push(Parameter::new("part of the study's file", part, "", Origin::Given));
     all
 }
 

@@ -119,10 +119,16 @@ pub(super) fn meaning(outcome: &Outcome) -> String {
             text += &format!(" {what}: {}.", found.join(", "));
         }
     }
-    let small = over().any(|row| row.row.contains("writes at 1/"));
-    if small {
-        text +=
-            " The writes are on a small model of the study's pool, whose rates it does not meet.";
+    let is_write = |row: &&Row| row.row.contains("writes at 1/") && row.row.ends_with(": rate");
+    if over().any(|row| is_write(&row)) {
+        let mut rates = outcome.rows.iter().filter(is_write);
+        text += match rates.any(Row::misses) {
+            true => {
+                " The writes are on a small model of the study's pool, whose rates it does not \
+                 meet."
+            }
+            false => " The writes are on a small model of the study's pool.",
+        };
     }
     text
 }

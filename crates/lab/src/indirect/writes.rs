@@ -2,9 +2,10 @@
 //!
 //! Disks, files, and the dirty data that may gather are all that part of the study's, so that a txg
 //! rewrites as large a part of the indirect blocks as there: disks of 500 MB, files of 1.2 and
-//! 3.3 GB, and 20 MiB of dirty data, a two hundredth of the 4 GiB that OpenZFS allowed at most (the
-//! study does not say how much memory its machine had). A file is made, and as many blocks as it
-//! has are overwritten at random, by which free space becomes what it becomes. Then four threads
+//! 3.3 GB, and 20 MiB of dirty data, a two hundredth of the 4 GiB that OpenZFS allowed at most. How
+//! much memory its machine had the study does not say; here all indirect blocks have room in it.
+//! Both assumptions decide the rates, see docs/lab. A file is made, and as many blocks as it has
+//! are overwritten at random, by which free space becomes what it becomes. Then four threads
 //! overwrite 8 KiB at a time on timed disks, and are slowed down by the throttle until they write
 //! as fast as the disks do; from there on it is timed.
 //!
@@ -21,6 +22,8 @@ use super::world::{self, DATASET, FILE, Image, RECORD, Result};
 use super::{SHIFTS, kib};
 use crate::content::{CONTENTS, contents, packed};
 use crate::disk::Preset;
+use crate::experiment::Setting;
+use crate::parameter::{Number, Origin};
 use crate::row::{Bound, Row};
 use engine::Filesystem;
 use engine::inside::device::{MemoryDevice, SimDisks, WriteDeviceRef};
@@ -36,16 +39,25 @@ pub(super) const SCALE: u64 = 200;
 const DISK_BYTES: u64 = super::DISK_BYTES / SCALE;
 /// Threads that write.
 pub(super) const WRITERS: u64 = 4;
-/// Bytes of dirty data: this part of what OpenZFS allowed.
-pub(super) const DIRTY_MAX: u64 = (4 << 30) / SCALE;
+/// Dirty data: what OpenZFS allowed.
+const DIRTY: Number =
+    Number::new("dirty data of the writes, of the whole machine", 4096.0, "MiB", Origin::Assumed);
+/// Memory for blocks: more than all metadata.
+const MEMORY: Number = Number::new(
+    "memory for blocks of the writes, of the whole machine",
+    102_400.0,
+    "MiB",
+    Origin::Assumed,
+);
+/// How often as many blocks as the file has are overwritten before it is timed.
+const AGE: Number =
+    Number::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed);
+/// What of this a run can have otherwise.
+pub(super) const NUMBERS: [Number; 3] = [DIRTY, MEMORY, AGE];
 /// Blocks of a txg while the file is made and made old.
 const BATCH: u64 = (4 << 20) / RECORD;
-/// Writes before it is timed: twice what may be dirty.
-const UNTIMED: u64 = 2 * DIRTY_MAX / RECORD;
 /// Timed writes.
 const TIMED: u64 = 20_000;
-/// Room for all metadata, as the study's machine had.
-const CACHE_BYTES: usize = 512 << 20;
 
 /// What one case gave with one size of indirect blocks.
 pub(super) struct Written {
@@ -67,16 +79,17 @@ impl Written {
 /// All cases, and why those that are missing could not be done.
 pub(super) fn run(
     preset: &Preset,
-    seed: u64,
+    setting: &Setting,
     progress: &dyn Fn(&str),
 ) -> (Vec<Written>, Vec<String>) {
     let (mut out, mut failed) = (Vec::new(), Vec::new());
+    let machine = Machine::of(preset, setting);
     for case in &WRITES {
         let both = SHIFTS.into_iter().enumerate().map(|(size, shift)| {
             let what = format!("compression={}, {} KiB", case.compression, kib(shift));
             progress(&what);
-            let preset = preset.clone();
-            world::simulate(seed, move |rt| one(rt, &preset, case, size, seed))
+            let machine = machine.clone();
+            world::simulate(setting.seed, move |rt| one(rt, &machine, case, size))
                 .map_err(|why| format!("{what}: {why}"))
         });
         match both.collect::<std::result::Result<Vec<_>, _>>() {
@@ -85,6 +98,31 @@ pub(super) fn run(
         }
     }
     (out, failed)
+}
+
+/// What it is measured on: the study's, a two hundredth of it.
+#[derive(Clone)]
+struct Machine {
+    preset: Preset,
+    /// Bytes of dirty data.
+    dirty_max: u64,
+    /// Bytes of memory for blocks.
+    cache_bytes: usize,
+    age: f64,
+    seed: u64,
+}
+
+impl Machine {
+    fn of(preset: &Preset, setting: &Setting) -> Self {
+        let bytes = |number| (setting.number(number) * f64::from(1 << 20)) as u64 / SCALE;
+        Self {
+            preset: preset.clone(),
+            dirty_max: bytes(&DIRTY).max(RECORD),
+            cache_bytes: bytes(&MEMORY) as usize,
+            age: setting.number(&AGE),
+            seed: setting.seed,
+        }
+    }
 }
 
 /// Writes blocks of the file.
@@ -111,9 +149,19 @@ impl BlockWriter {
     }
 }
 
-fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -> Result<Written> {
+/// A full pool that has become old.
+struct Aged {
+    image: Image,
+    /// Blocks of its file.
+    blocks: u64,
+    contents: Vec<Arc<Block>>,
+    /// Decides what is written next.
+    rng: Xoshiro256,
+}
+
+fn aged(rt: &Rt, machine: &Machine, case: &'static Write, size: usize) -> Result<Aged> {
     world::by_one_thread(rt, true);
-    let mut rng = Xoshiro256::seeded(seed);
+    let mut rng = Xoshiro256::seeded(machine.seed);
     let memory: Vec<_> = (0..super::DISKS)
         .map(|n| Arc::new(MemoryDevice::zeros(&world::name(n), DISK_BYTES)))
         .collect();
@@ -123,7 +171,7 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
     let most = (bytes * case.allocated_percent / 100.0) as u64 / RECORD;
     let contents = contents(RECORD, case.compress_ratio, &mut rng);
     let contents = if case.compression == "lz4" { packed(contents) } else { contents };
-    let mut pen = pen(&pool, most, Some(SHIFTS[size]), contents)?;
+    let mut pen = pen(&pool, machine, (most, Some(SHIFTS[size])), contents)?;
     for first in (0..most).step_by(BATCH as usize) {
         if allocated_percent(&pool) >= case.allocated_percent {
             // What is not data fills the disks too.
@@ -134,7 +182,7 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
         pool.sync()?;
     }
     let blocks = pen.blocks;
-    for _ in 0..blocks / BATCH {
+    for _ in 0..(machine.age * (blocks / BATCH) as f64) as u64 {
         pen.scribble(&mut rng, BATCH)?;
         pool.sync()?;
     }
@@ -142,14 +190,17 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
     drop(pen);
     pool.export()?;
     drop(devices);
+    let image = Image { disks: memory.iter().map(|d| d.fork()).collect() };
+    Ok(Aged { image, blocks, contents, rng })
+}
 
+fn one(rt: &Rt, machine: &Machine, case: &'static Write, size: usize) -> Result<Written> {
+    let Aged { image, blocks, contents, mut rng } = aged(rt, machine, case, size)?;
     world::by_one_thread(rt, false);
     let site = SimDisks::new(rt);
-    let image = Image { disks: memory.iter().map(|d| d.fork()).collect() };
-    drop(memory);
-    let disks = disks(&site, preset, image, seed);
-    let pool = world::import(rt, &disks, CACHE_BYTES)?;
-    let pen = self::pen(&pool, blocks, None, contents)?;
+    let disks = disks(&site, &machine.preset, image, machine.seed);
+    let pool = world::import(rt, &disks, machine.cache_bytes)?;
+    let pen = pen(&pool, machine, (blocks, None), contents)?;
     let mut scribble = |name: &str, writes: u64| -> Result<Duration> {
         let begin = rt.now();
         let mut threads = Vec::new();
@@ -163,7 +214,8 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
         }
         Ok(rt.now().saturating_sub(begin))
     };
-    scribble("first", UNTIMED)?;
+    // Twice what may be dirty.
+    scribble("first", 2 * machine.dirty_max / RECORD)?;
     let took = scribble("writer", TIMED)?;
     drop(pen);
     let fragmentation_percent = pool.view().space().fragmentation().unwrap_or(0) as f64;
@@ -180,11 +232,11 @@ fn allocated_percent(pool: &LivePool) -> f64 {
 /// The pool's file, made with this size of indirect blocks when it is not there.
 fn pen(
     pool: &LivePool,
-    blocks: u64,
-    shift: Option<u8>,
+    machine: &Machine,
+    (blocks, shift): (u64, Option<u8>),
     contents: Vec<Arc<Block>>,
 ) -> Result<BlockWriter> {
-    pool.set_limits(TxgLimits { dirty_max: DIRTY_MAX, ..pool.limits() });
+    pool.set_limits(TxgLimits { dirty_max: machine.dirty_max, ..pool.limits() });
     let fs = pool.filesystem(DATASET)?;
     let object = match shift {
         Some(shift) => world::new_file(pool, &fs, blocks, shift)?,

@@ -32,7 +32,7 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         for p in &PUBLISHED {
             let (zio, leaf) = (p.zio_threads, p.leaf_sync_threads);
             (setting.progress)(&format!("{zio} zio threads, {leaf} leaf-sync threads"));
-            let tunables = tunables_of_2007(zio, leaf);
+            let tunables = tunables_of_2007(setting, zio, leaf);
             let name = format!("profile-{zio}-{leaf}");
             profiles.push(workspace.open(|open| load(open, &name, &plan, &tunables))?);
         }

@@ -9,20 +9,60 @@
 //! What a block costs besides its checksum, what copying and the application cost, how much
 //! processors slow each other down and how much dirty data there may be is not in the study; it was
 //! chosen so that the runtimes of the three profiles come out. The list of parameters says of each
-//! by which row.
+//! by which row. All profiles write blocks of 1 MiB. So what of a block's cost, here and in the
+//! units, is the same for any block and what is its bytes', no profile says: it was assumed.
 
-use crate::parameter::{Origin, Parameter};
+use crate::experiment::Setting;
+use crate::parameter::{Number, Origin, Parameter};
 use engine::inside::ondisk::Checksum;
 use engine::inside::rt::CpuCost;
 use engine::inside::zio::cpu::{Processors, Work};
 use std::time::Duration;
 
+const RUNTIMES: Origin = Origin::Fitted("the runtimes of the three profiles");
+const SUMS: Origin = Origin::Fitted("spa_sync's checksums; leaf_sync's checksums");
+
+const COUNT: f64 = 4.0;
+const SLOWED: Number = Number::whole("slowed by each other", 25.0, "%", SUMS);
+const SUMMED: Number = Number::new("processor: checksum", 700.0, "MiB/s", SUMS);
+/// What one such processor sums with it in a second.
+const SUMMED_256: Number = Number::new("processor: SHA-256", 190.0, "MiB/s", Origin::Assumed);
+const STEPS: Number =
+    Number::new("processor: steps of a block beside its checksum", 1976.0, "MiB/s", RUNTIMES);
+/// The profiles have blocks of one size, so what each block costs was chosen by none of them.
+const STEPS_EACH: Number = Number::new(
+    "processor: steps of a block beside its checksum, each",
+    40.0,
+    "us",
+    Origin::Assumed,
+);
+const COPIED: Number = Number::new("processor: copy", 1000.0, "MiB/s", RUNTIMES);
+const APPLIED: Number = Number::new("processor: application", 2500.0, "MiB/s", RUNTIMES);
 /// Dirty data that the engine of 2007 lets into a txg: what it may take of 4 GB of memory. zinc has
 /// as much on this machine.
-pub const DIRTY_MAX: u64 = 1536 << 20;
+const DIRTY: Number = Number::new("dirty data at most", 1536.0, "MiB", RUNTIMES);
+/// What its writers' queue takes in.
+const QUEUE: Number = Number::new("writers' queue of 2007", 512.0, "MiB", RUNTIMES);
 
-/// Bytes that its writers' queue takes in.
-pub const QUEUE_OF_2007: u64 = 512 << 20;
+/// What of this a run can have otherwise.
+pub(crate) const NUMBERS: [Number; 9] =
+    [SLOWED, SUMMED, SUMMED_256, STEPS, STEPS_EACH, COPIED, APPLIED, DIRTY, QUEUE];
+
+fn mib(setting: &Setting, number: &Number) -> u64 {
+    (setting.number(number) * f64::from(1 << 20)) as u64
+}
+
+/// Bytes that may be dirty.
+#[must_use]
+pub fn dirty_max(setting: &Setting) -> u64 {
+    mib(setting, &DIRTY)
+}
+
+/// Bytes that the writers' queue of 2007 takes in.
+#[must_use]
+pub fn queue_of_2007(setting: &Setting) -> u64 {
+    mib(setting, &QUEUE)
+}
 
 /// What the processors get done when all are always busy, in bytes of written data a second: each
 /// block has all kinds of work done to it once, but for the checksum that only a survey has.
@@ -37,58 +77,31 @@ pub fn most_computed(processors: &Processors, block: u64) -> f64 {
 
 /// The checksum that the study says it surveyed.
 const SHA_256: Work = Work::Checksum(Checksum::SHA256);
-/// What one such processor sums with it in a second.
-const SHA_256_MIB_PER_S: u64 = 190;
 
 /// The processors of the study: four Xeons at 3.16 GHz on one memory bus.
 #[must_use]
-pub fn processors() -> Processors {
+pub fn processors(setting: &Setting) -> Processors {
     let checksum = Work::Checksum(Checksum::FLETCHER_4);
+    let rate = |number| CpuCost::rate(mib(setting, number));
+    let each = Duration::from_secs_f64(setting.number(&STEPS_EACH).max(0.0) / 1e6);
     Processors {
-        count: 4,
-        contention_percent: 25,
+        count: COUNT as usize,
+        contention_percent: setting.number(&SLOWED) as u32,
         crowding_percent: 0,
         costs: vec![
-            (checksum, CpuCost::rate(700 << 20)),
-            (SHA_256, CpuCost::rate(SHA_256_MIB_PER_S << 20)),
-            (
-                Work::Prepare,
-                CpuCost { each: Duration::from_micros(40), bytes_per_second: 1976 << 20 },
-            ),
-            (Work::Copy, CpuCost::rate(1000 << 20)),
-            (Work::Application, CpuCost::rate(2500 << 20)),
+            (checksum, rate(&SUMMED)),
+            (SHA_256, rate(&SUMMED_256)),
+            (Work::Prepare, CpuCost { each, ..rate(&STEPS) }),
+            (Work::Copy, rate(&COPIED)),
+            (Work::Application, rate(&APPLIED)),
         ],
     }
 }
 
 /// What of the processors and the memory was given, and what was chosen.
 #[must_use]
-pub fn parameters() -> Vec<Parameter> {
-    const RUNTIMES: Origin = Origin::Fitted("the runtimes of the three profiles");
-    const SUMS: Origin = Origin::Fitted("spa_sync's checksums; leaf_sync's checksums");
-    let all = processors();
-    let mut out = vec![
-        Parameter::new("processors", all.count as f64, "", Origin::Study),
-        Parameter::new("slowed by each other", f64::from(all.contention_percent), "%", SUMS),
-    ];
-    for (work, cost) in &all.costs {
-        let (name, origin) = match work {
-            Work::Checksum(Checksum::SHA256) => ("SHA-256", Origin::Assumed),
-            Work::Checksum(_) => ("checksum", SUMS),
-            Work::Prepare => ("steps of a block beside its checksum", RUNTIMES),
-            Work::Copy => ("copy", RUNTIMES),
-            Work::Application => ("application", RUNTIMES),
-            _ => ("other work", RUNTIMES),
-        };
-        let rate = cost.bytes_per_second as f64 / f64::from(1 << 20);
-        out.push(Parameter::new(format!("processor: {name}"), rate, "MiB/s", origin));
-        if !cost.each.is_zero() {
-            let each = cost.each.as_secs_f64() * 1e6;
-            out.push(Parameter::new(format!("processor: {name}, each"), each, "us", origin));
-        }
-    }
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    out.push(Parameter::new("dirty data at most", mib(DIRTY_MAX), "MiB", RUNTIMES));
-    out.push(Parameter::new("writers' queue of 2007", mib(QUEUE_OF_2007), "MiB", RUNTIMES));
+pub fn parameters(setting: &Setting) -> Vec<Parameter> {
+    let mut out = vec![Parameter::new("processors", COUNT, "", Origin::Study)];
+    out.extend(NUMBERS.iter().map(|number| setting.parameter(number)));
     out
 }

@@ -48,6 +48,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 16,
     on_device: OnDevice::MakesPool,
+    numbers: &machine::NUMBERS,
     run,
 };
 
@@ -117,13 +118,17 @@ fn plan() -> Plan {
 }
 
 /// The settings of the engine as it was.
-fn tunables_of_2007(zio_threads: u64, leaf_sync_threads: u64) -> Vec<(Tunable, u64)> {
+fn tunables_of_2007(
+    setting: &Setting,
+    zio_threads: u64,
+    leaf_sync_threads: u64,
+) -> Vec<(Tunable, u64)> {
     vec![
         (Tunable::ZioTaskqThreads, zio_threads),
         (Tunable::LeafSyncThreads, leaf_sync_threads),
         (Tunable::LeafSyncCrowd, 1),
-        (Tunable::InFlightMax, machine::QUEUE_OF_2007),
-        (Tunable::DirtyDataMax, machine::DIRTY_MAX),
+        (Tunable::InFlightMax, machine::queue_of_2007(setting)),
+        (Tunable::DirtyDataMax, machine::dirty_max(setting)),
         (Tunable::DirtyDataSyncPercent, 100),
         (Tunable::DirtyUntilDurable, 1),
         // One that holds no writer back before the limit.
@@ -139,7 +144,7 @@ fn tunables_of_2007(zio_threads: u64, leaf_sync_threads: u64) -> Vec<(Tunable, u
 /// The machine of the study, with units of this kind.
 struct Machine<'a> {
     lun: &'a Preset,
-    seed: u64,
+    setting: &'a Setting,
 }
 
 impl Machine<'_> {
@@ -148,17 +153,18 @@ impl Machine<'_> {
         Setup {
             luns: 6,
             lun: self.lun.clone(),
-            seed: self.seed,
-            processors: machine::processors(),
-            tunables: vec![(Tunable::DirtyDataMax, machine::DIRTY_MAX)],
+            seed: self.setting.seed,
+            processors: machine::processors(self.setting),
+            tunables: vec![(Tunable::DirtyDataMax, machine::dirty_max(self.setting))],
             checksum: true,
-            plan: Plan { seed: self.seed, thread_delay: JITTER, ..plan() },
+            plan: Plan { seed: self.setting.seed, thread_delay: JITTER, ..plan() },
         }
     }
 
     /// The engine as it was: what a run of the study is made with.
     fn engine_of_2007(&self, zio_threads: u64, leaf_sync_threads: u64) -> Setup {
-        Setup { tunables: tunables_of_2007(zio_threads, leaf_sync_threads), ..self.zinc() }
+        let tunables = tunables_of_2007(self.setting, zio_threads, leaf_sync_threads);
+        Setup { tunables, ..self.zinc() }
     }
 }
 
@@ -173,7 +179,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     }
     let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
     let lun = target.preset(&EXPERIMENT).ok_or_else(none)?;
-    let machine = Machine { lun: &lun, seed: setting.seed };
+    let machine = Machine { lun: &lun, setting };
     let place = format!("simulated: 4 Xeons of 3.16 GHz, {}", lun.description);
     let mut out = Outcome {
         parameters: parameters(&lun, setting),
@@ -228,7 +234,7 @@ const CHECKSUMS_PERCENT: f64 = 48.0;
 /// What the model was given.
 fn parameters(lun: &Preset, setting: &Setting) -> Vec<Parameter> {
     let mut all = lun.parameters();
-    all.extend(machine::parameters());
+    all.extend(machine::parameters(setting));
     let plan = plan();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     all.extend([
@@ -355,7 +361,8 @@ mod tests {
     fn the_seed_and_the_units_decide() {
         let lun = crate::disk::preset(EXPERIMENT.preset).expect("a preset");
         let time = |lun: &Preset, seed| {
-            let setup = Machine { lun, seed }.zinc().with_plan(|p| p.regions = 2);
+            let setting = &Setting { seed, ..Setting::default() };
+            let setup = Machine { lun, setting }.zinc().with_plan(|p| p.regions = 2);
             measure(&setup).expect("runs").time
         };
         let mut slow = lun.clone();

@@ -184,7 +184,7 @@ pub(super) fn tell(
     let by_luns = done.points("zinc, units");
     let by_leaves = done.points("zinc, leaf-sync threads");
     let by_block = done.points("zinc, block size");
-    let computed = machine::most_computed(&machine::processors(), 1 << 20) / MIB;
+    let computed = machine::most_computed(&machine::processors(setting), 1 << 20) / MIB;
     let bare = |n: &u64| {
         let bare = bench::bare(&machine.zinc(), *n as usize, 2048, DEPTH);
         Ok((*n as f64, bare.map_err(|e| LabError::new("the bare units failed", e))?))

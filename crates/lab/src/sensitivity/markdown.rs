@@ -17,7 +17,8 @@ pub fn markdown(all: &[Sensitivity]) -> String {
             out.push('\n');
         }
         let percent = one.part * 100.0;
-        let _ = writeln!(out, "## {}: the numbers of {}\n", one.experiment, one.disk);
+        let more = if one.others > 0 { " and the rest of its machine" } else { "" };
+        let _ = writeln!(out, "## {}: the numbers of {}{more}\n", one.experiment, one.disk);
         if one.scale != 1.0 {
             let _ = writeln!(
                 out,
@@ -89,15 +90,15 @@ fn cell((low, high): (Option<f64>, Option<f64>)) -> String {
 
 fn left_out(one: &Sensitivity, out: &mut String) {
     if one.left_out.is_empty() {
-        out.push_str("\nNo row that a number of this disk was chosen by is moved by it here.\n");
+        out.push_str("\nNo row that a number of this machine was chosen by is moved by it here.\n");
         return;
     }
     let within = |l: &&OmittedRow| one.rows[l.row].range.holds(l.predicted);
     let good = one.left_out.iter().filter(within).count();
     let _ = write!(
         out,
-        "\nEach fitted row, predicted by the disk that is fitted to the others: {good} of {} are \
-         within their bounds.\n\n",
+        "\nEach fitted row, predicted by the machine that is fitted to the others: {good} of {} \
+         are within their bounds.\n\n",
         one.left_out.len(),
     );
     out.push_str(

@@ -7,7 +7,7 @@
 
 use super::judge::{self, Measured};
 use super::run::{Test, known, on_pool};
-use super::{DISKS, EXPERIMENT, OBSERVED, Part, WRITERS, reports, test};
+use super::{DISKS, EXPERIMENT, INFLATION, LEAD_OF_2, OBSERVED, Part, reports, test};
 use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::Outcome;
@@ -19,7 +19,8 @@ use crate::workspace::{self, OpenWorkspace};
 const AS_LONG_AS_THE_STUDY: f64 = 2.0;
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let part = Part { disks: DISKS as usize };
+    let part = Part { disks: DISKS as usize, setting };
+    let writers = part.writers();
     let groups = part.tests_of_2008();
     let shorter = |tests: &[Test]| -> Vec<Test> {
         let factor = (setting.seconds / AS_LONG_AS_THE_STUDY).clamp(0.001, 1000.0);
@@ -31,14 +32,14 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
     };
     let own_time = part.of_2008().own_time;
     let tests = |open: &OpenWorkspace<'_>, tests: &[Test]| {
-        let volumes: Vec<String> = (0..WRITERS).map(|n| open.name(&volume(n))).collect();
+        let volumes: Vec<String> = (0..writers).map(|n| open.name(&volume(n))).collect();
         on_pool(open.pool, &volumes, own_time, &shorter(tests), setting.seed)
     };
     let (old, new) = workspace::with_workspace(target, setting, |workspace| {
         (setting.progress)("write-limit, with two target times and an override");
         let old = workspace.open(|open| {
-            let each = open.budget()? / WRITERS as u64;
-            for n in 0..WRITERS {
+            let each = open.budget()? / writers as u64;
+            for n in 0..writers {
                 open.volume(&volume(n), each, RECORD_BYTES)?;
             }
             open.set(&known(&part.of_2008().tunables))?;
@@ -47,7 +48,7 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         (setting.progress)("the same writers with dirty-delay");
         let new = workspace.open(|open| {
             open.set(&["zinc_throttle=dirty-delay".to_owned()])?;
-            Ok(tests(open, &[test(&[], WRITERS, 0.7, OBSERVED)])?)
+            Ok(tests(open, &[test(&[], writers, part.number(&LEAD_OF_2), OBSERVED)])?)
         })?;
         Ok((old, new))
     })?;
@@ -55,7 +56,8 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         return Err(LabError::new("throttle", "today's throttle has no report"));
     };
     let reports = reports(&groups, &old);
-    let measured = Measured { reports: &reports, as_shown: None, today, part: part.of_all() };
+    let (part, inflation) = (part.of_all(), part.number(&INFLATION));
+    let measured = Measured { reports: &reports, as_shown: None, today, part, inflation };
     Ok(judge::outcome(target.describe(&EXPERIMENT), &measured).elsewhere())
 }
 

@@ -5,9 +5,9 @@
 //! of Kolmogorov and Smirnov) has to be no more than the 5 % point of that test for two samples of
 //! as many values as the study's.
 
+use super::OVERRIDE_MB;
 use super::run::Observed;
 use super::shape::{self, Buckets};
-use super::{INFLATION, OVERRIDE_MB};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::row::{Bound, Kind, Range, Row};
 use engine::live::TxgRecord;
@@ -137,6 +137,8 @@ pub(super) struct Measured<'a> {
     pub(super) today: &'a Observed,
     /// Part of the study's machine that it was measured on.
     pub(super) part: f64,
+    /// How often a byte counts there.
+    pub(super) inflation: f64,
 }
 
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -193,7 +195,7 @@ fn rows(m: &Measured<'_>) -> Vec<Row> {
         rows.extend(rates(n, p, o, m.part));
         rows.extend(times(n, p, o));
         rows.extend(limits(n, p, o, m.part));
-        rows.extend(shapes(n, p, o, m.part));
+        rows.extend(shapes(n, p, o, m));
     }
     rows.extend(comparison(m));
     rows
@@ -251,9 +253,8 @@ fn limits(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
         let open = begin >= LIMIT_MB.last;
         let bound = if open { Bound::AtLeast } else { in_bucket(begin, LIMIT_MB.width) };
         Some(match n {
-            0 => Row::input(name(what), "MB", begin, bound, measured),
-            // How often a byte counts was chosen by these.
-            1 => Row::fitted(name(what), "MB", begin, bound, measured),
+            // The largest limit and how often a byte counts were chosen by these.
+            0 | 1 => Row::fitted(name(what), "MB", begin, bound, measured),
             // It follows from the one that was set.
             _ => Row::derived(name(what), "MB", begin, bound, measured),
         })
@@ -272,9 +273,9 @@ const SLOTS: usize = 4;
 const IN_ONE_SLOT: &str = "written, in one slot";
 
 /// The histograms of report `n`.
-fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
+fn shapes(n: usize, p: &Published, o: &Observed, m: &Measured<'_>) -> Vec<Row> {
     let name = |what: &str| format!("{}: histogram of {what}", p.what);
-    let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / part;
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / m.part;
     let synced = || o.records.iter().filter(|r| r.dirty > 0);
     let far = |buckets: Buckets, study: &[(f64, u32)], values: &mut dyn Iterator<Item = f64>| {
         (shape::most(study), shape::distance(buckets, study, values))
@@ -292,7 +293,7 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     rows.push(Row::shape(Kind::Predicted, name("written"), p.written, most, written));
     // Each of ours beside three of which nothing was seen.
     let mut seen = synced()
-        .map(|r| mib(r.dirty) * INFLATION)
+        .map(|r| mib(r.dirty) * m.inflation)
         .flat_map(|counted| std::iter::once(counted).chain(std::iter::repeat_n(0.0, SLOTS - 1)));
     let (most, in_slot) = far(WRITTEN_MB, p.written, &mut seen);
     // How the histograms are read was chosen by them.
@@ -450,7 +451,8 @@ pub(crate) fn sample() -> Vec<Row> {
         sustained_mb_per_s: 1.0,
     };
     let reports = [&nothing; 3];
-    let of = Measured { reports: &reports, as_shown: Some(&nothing), today: &nothing, part: 1.0 };
+    let as_shown = Some(&nothing);
+    let of = Measured { reports: &reports, as_shown, today: &nothing, part: 1.0, inflation: 4.0 };
     [listed((1, 1), 1.0).to_vec(), rows(&of)].concat()
 }
 

@@ -34,6 +34,10 @@ pub struct Test {
     pub lead: Duration,
     /// Time of the observation.
     pub observe: Duration,
+    /// How much later than the one before each writer begins.
+    pub apart: Duration,
+    /// Whether writers first free what those of the tests before wrote.
+    pub frees: bool,
 }
 
 /// What was observed.
@@ -125,12 +129,14 @@ pub fn on_pool(
         let started = pool.rt().now();
         let began = started + test.lead;
         let ended = began + test.observe;
-        let writer = |volume: &String| {
+        let writer = |(volume, writer): (&String, u32)| {
             let late = rng.below(u64::try_from(own_time.as_nanos()).unwrap_or(u64::MAX).max(1));
-            let (volume, late) = (volume.clone(), Duration::from_nanos(late));
-            Writer { volume, first: n * APART, own_time, late }
+            let late = Duration::from_nanos(late) + test.apart * writer;
+            let frees = if test.frees { n * APART * stream::WRITE_BYTES } else { 0 };
+            Writer { volume: volume.clone(), first: n * APART, own_time, late, frees }
         };
-        let writers: Vec<Writer> = volumes.iter().take(test.writers).map(writer).collect();
+        let writers = volumes.iter().take(test.writers).zip(0..);
+        let writers: Vec<Writer> = writers.map(writer).collect();
         let writes = stream::start(pool, &writers, ended)?.finish()?;
         // What is under way is not observed, but it has to end.
         pool.sync()?;

@@ -78,6 +78,10 @@ pub struct Run {
     /// Write the table of every published figure, with what this run gave, into this file
     #[arg(long, value_name = "FILE", hide = true)]
     figures: Option<PathBuf>,
+    /// Change a number of the study's machine, by its name among the parameters (repeatable); rows
+    /// are then shown and not judged
+    #[arg(long, value_name = "NAME=VALUE", value_parser = number)]
+    machine: Vec<(String, f64)>,
     /// Fraction of the study's amount of work, at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = part)]
     scale: f64,
@@ -102,6 +106,13 @@ fn part(text: &str) -> Result<f64, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     const DAY: f64 = 86400.0;
     number_up_to(text, DAY)
+}
+
+/// Parses `--machine`.
+fn number(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.rsplit_once('=').ok_or("it takes NAME=VALUE")?;
+    let value = value.trim().parse().map_err(|_| "it takes NAME=VALUE, the value a number")?;
+    Ok((name.trim().to_owned(), value))
 }
 
 fn number_up_to(text: &str, most: f64) -> Result<f64, String> {
@@ -324,7 +335,10 @@ impl Run {
                 ui::progress(&session, &format!("{name}: {what}"));
             }
         };
-        let setting = Setting::new(self.seed, self.scale, self.seconds, Arc::new(progress));
+        let setting = Setting {
+            machine: self.machine.iter().cloned().collect(),
+            ..Setting::new(self.seed, self.scale, self.seconds, Arc::new(progress))
+        };
         Job { experiment, setting, seeds: self.seeds(experiment, target) }
     }
 
@@ -340,6 +354,9 @@ impl Run {
             _ => how += &format!(" --sim {}", self.sim.as_deref().unwrap_or("")),
         }
         how = how.trim_end().to_owned();
+        for (name, value) in &self.machine {
+            how += &format!(" --machine '{name}={value}'");
+        }
         how += &format!(" --scale {} --seed {}", self.scale, self.seed);
         match self.seeds {
             Some(seeds) => how + &format!(" --seeds {seeds}"),
