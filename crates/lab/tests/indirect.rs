@@ -100,9 +100,8 @@ fn the_study_is_within_its_bounds() {
         let rows = outcome.rows.iter().filter(move |row| row.kind() == kind);
         rows.filter(|row| !matches!(row.verdict(), Verdict::NotJudged(_))).count()
     };
-    // Rates but one, I/Os of L2 and of an L1 that many places share; rates and fragmentation of the
-    // writes; the sizes between.
-    assert_eq!(of(Kind::Predicted), 3 + 4 + 1 + 4 + 2 + 1);
+    // Rates but one; the sizes between; rates and fragmentation of the writes.
+    assert_eq!(of(Kind::Predicted), 3 + 1 + 4 + 2);
     // A rate, I/Os of L0, KiB of L1 and L2.
     assert_eq!(of(Kind::Fitted), 1 + 4 * 3);
     let writes = outcome.rows.iter().filter(|r| r.row.contains("writes at 1/200"));

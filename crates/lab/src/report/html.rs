@@ -1,9 +1,11 @@
 //! Outcomes as one page that needs nothing else: no scripts, no fonts, no pictures from elsewhere.
 
 use super::escape::escape;
-use super::story::story;
+use super::story::{differences, story};
 use super::svg::{COLOURS, Classes, svg};
-use super::{bounds, freedom, headline, published, reasons, spread, values, verdict};
+use super::{
+    DIFFERS, bounds, freedom, headline, outside, published, reasons, spread, values, verdict,
+};
 use crate::digits::figure;
 use crate::outcome::{Chart, Outcome, Tally, tallies};
 use std::fmt::Write as _;
@@ -166,12 +168,12 @@ fn section(outcome: &Outcome, out: &mut String) {
     for chart in &outcome.charts {
         figure_of(chart, &classes, out);
     }
-    let differences = story.map(|story| story.differences(outcome)).unwrap_or_default();
+    let differences = differences(outcome);
     if !differences.is_empty() {
-        out.push_str("<h3>Where it differs from the study</h3>\n<ul>\n");
-        for (rows, why) in differences {
-            let rows = if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") };
-            let _ = writeln!(out, "<li><span class=\"no\">{rows}.</span> {}</li>", escape(why));
+        let _ = writeln!(out, "<h3>{DIFFERS}</h3>\n<ul>");
+        for (why, rows) in differences {
+            let (rows, why) = (escape(&outside(&rows)), escape(why));
+            let _ = writeln!(out, "<li><span class=\"no\">{rows}.</span> {why}</li>");
         }
         out.push_str("</ul>\n");
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// `{"summary": …, "experiments": [{"experiment", "place", "seeds", "rows": [{"row", "unit",
 /// "kind", "published", "low", "high", "measured", "min", "max", "values", "ratio", "within",
-/// "verdict"}], "parameters": […], …}]}`; what there is not is null. Rows that only
+/// "verdict", "why"}], "parameters": […], …}]}`; what there is not is null. Rows that only
 /// their units tell apart have them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
@@ -31,7 +31,8 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             Some(2..) => format!("{}, {}", row.row, row.unit),
             _ => row.row.clone(),
         };
-        let rows = outcome.rows.iter().map(|row| json_row(row, &name(row)));
+        let why = |row: &Row| story::why(outcome.experiment, row);
+        let rows = outcome.rows.iter().map(|row| json_row(row, &name(row), why(row)));
         let parameters: Vec<Value> = outcome.parameters.iter().map(|p| p.json()).collect();
         json!({
             "experiment": outcome.experiment,
@@ -55,7 +56,7 @@ pub fn json(outcomes: &[Outcome]) -> Value {
     })
 }
 
-fn json_row(row: &Row, name: &str) -> Value {
+fn json_row(row: &Row, name: &str, why: Option<&str>) -> Value {
     let verdict = row.verdict();
     json!({
         "row": name,
@@ -79,6 +80,7 @@ fn json_row(row: &Row, name: &str) -> Value {
             Verdict::Outside => "outside".to_owned(),
             Verdict::NotJudged(why) => format!("not judged: {why}"),
         },
+        "why": why,
     })
 }
 
@@ -148,6 +150,24 @@ pub(crate) fn reasons(outcome: &Outcome) -> Option<String> {
     let one = |(why, count): (&str, usize)| format!("{why} ({count})");
     let all: Vec<String> = reasons.into_iter().map(one).collect();
     (!all.is_empty()).then(|| format!("Not judged: {}.", all.join("; ")))
+}
+
+/// The heading of what is known of rows that are outside.
+pub(crate) const DIFFERS: &str = "Where it differs from the study";
+/// Rows that are named, at most, of those that are outside for the same reason.
+const NAMED: usize = 8;
+
+/// Rows that are outside, each with how far: by its ratio, or where there is none by its value.
+pub(crate) fn outside(rows: &[&Row]) -> String {
+    let named = |row: &&Row| match row.ratio() {
+        Some(ratio) => format!("{} ({ratio:.2} of the published)", row.row),
+        None => format!("{} ({})", row.row, figure(row.measured())),
+    };
+    let mut text = rows.iter().take(NAMED).map(named).collect::<Vec<_>>().join("; ");
+    if let Some(more) = rows.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        text += &format!("; {more} more rows");
+    }
+    text
 }
 
 /// The number of parameters against what there is to choose them by.
@@ -244,15 +264,16 @@ mod tests {
         let expected = json!({
             "row": "16 KiB", "unit": "MB/s", "kind": "predicted", "published": 2.0, "low": 1.8,
             "high": 2.2, "measured": 2.1, "min": 2.1, "max": 2.1, "values": [2.1], "ratio": 1.05,
-            "within": true, "verdict": "within",
+            "within": true, "verdict": "within", "why": null,
         });
         assert_eq!(rows[0], expected);
         assert_eq!((&rows[1]["within"], &rows[1]["verdict"]), (&json!(false), &json!("outside")));
+        assert!(rows[1]["why"].is_string());
         assert_eq!(rows[3]["published"], json!([[100.0, 3], [120.0, 1]]));
         let expected = json!({
             "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "low": null,
             "high": null, "measured": 0.25, "min": 0.25, "max": 0.25, "values": [0.25],
-            "ratio": null, "within": null, "verdict": "not judged: no goal",
+            "ratio": null, "within": null, "verdict": "not judged: no goal", "why": null,
         });
         assert_eq!(rows[5], expected);
         let experiment = &all["experiments"][0];
@@ -300,6 +321,7 @@ mod tests {
             "2 of 3 predicted rows",
             "fitted by: 8 MiB",
             "1 in all, 1 of them fitted, against 4",
+            "64 KiB (1.50 of the published).</span>",
         ] {
             assert!(page.contains(piece), "{piece}");
         }
@@ -324,6 +346,7 @@ mod tests {
             "4 in 2 buckets",
             "2 of 3 predicted rows are within their bounds.",
             "Not judged: no goal (1).",
+            "\nWhere it differs from the study\n- 64 KiB (1.50 of the published). ",
             "fitted by: 8 MiB",
         ] {
             assert!(text.contains(piece), "{piece} in\n{text}");

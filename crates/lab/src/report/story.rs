@@ -26,28 +26,78 @@ pub(super) fn story(experiment: &str) -> Option<&'static StudyText> {
 }
 
 impl StudyText {
-    /// How many rows are outside for which known reason, and how many for none.
-    pub(super) fn differences(&self, outcome: &Outcome) -> Vec<(usize, &'static str)> {
-        let mut found: Vec<(usize, &'static str)> = Vec::new();
-        for row in outcome.rows.iter().filter(|row| row.misses()) {
-            let why = self.reason(row).unwrap_or(UNKNOWN);
-            match found.iter_mut().find(|(_, known)| *known == why) {
-                Some((count, _)) => *count += 1,
-                None => found.push((1, why)),
-            }
-        }
-        found
+    fn reason(&self, row: &str) -> Option<&'static str> {
+        self.reasons.iter().find(|(part, _)| row.contains(part)).map(|(_, why)| *why)
     }
+}
 
-    fn reason(&self, row: &Row) -> Option<&'static str> {
-        self.reasons.iter().find(|(part, _)| row.row.contains(part)).map(|(_, why)| *why)
+/// Why a row is outside its bounds, as far as that is known; `None` where it is not outside.
+pub(super) fn why(experiment: &str, row: &Row) -> Option<&'static str> {
+    let known = || story(experiment).and_then(|story| story.reason(&row.row));
+    row.misses().then(|| known().unwrap_or(UNKNOWN))
+}
+
+/// The rows that are outside, by the reason for that.
+pub(super) fn differences(outcome: &Outcome) -> Vec<(&'static str, Vec<&Row>)> {
+    let mut found: Vec<(&'static str, Vec<&Row>)> = Vec::new();
+    for row in &outcome.rows {
+        let Some(why) = why(outcome.experiment, row) else { continue };
+        match found.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, rows)) => rows.push(row),
+            None => found.push((why, vec![row])),
+        }
     }
+    found
 }
 
 const UNKNOWN: &str = "No reason is known.";
 
 const TWO_LIMITS: &str = "The study's text sets the limit to 800 MB, its report shows 1500 to \
                           1750; here it is what was set.";
+
+const WELL_OVER: &str = "The text of the study, \"well over a second\", and its histogram, 0.7 s, \
+                         contradict each other.";
+
+const BEGIN: &str = "The model's three writers begin at the same moment. The study's, \"a couple\" \
+                     of commands, were perhaps started one after the other by hand, of which it \
+                     says nothing. With half a second between them there are 13 syncs in each \
+                     report, which take 0.96 and 1.04 of the study's times on average; but then \
+                     0.89 of its bytes are written in report 1, and the shortest sync of report 2 \
+                     is 0.57 of its (--machine 'writers begin apart=0.5'). The model is left as it \
+                     was before this was found.";
+
+const LIMIT_MOVES: &str = "A sync longer than the target sets the limit to what was written, times \
+                           target over time. If the study's longest sync was that of the group of \
+                           2800 to 3000 MB, it gave the lowest limit, and twice that is the most \
+                           frequent one: a group of half the limit took longer than full ones. \
+                           That writers free the files of the test before, as dd does, was tried \
+                           and is not it: the limit does not move (--machine 'report 2 frees what \
+                           was written before=1'). Processors are not charged here, and the disks \
+                           are always as fast; which of them it was cannot be told.";
+
+const ANY_BLOCK: &str = "Eight threads each wait for a write of 128 KiB: 0.25 ms for its \
+                         command, 1.5 ms that any block takes, and 2 ms for its bytes, whatever \
+                         the number of units. All profiles have blocks of 1 MiB, so no row chose \
+                         what any block takes. With 0.4 ms, and as much more for each MiB, rows \
+                         of the profiles change by 1 % at most, larger blocks gain 31 and 38 \
+                         MB/s, and 12 units do 305; but so do 2 and 4 units then. No choice of \
+                         it brings all of these rows.";
+
+const MEMORY: &str = "How much memory the study's machine had is not said, and it decides. 4 GiB \
+                      of dirty data were assumed, the most that its engine allowed. With 800 \
+                      MiB, a tenth of 8 GB, the four rates are 0.97, 1.16, 0.99 and 0.89 of the \
+                      study's (one seed; --machine 'dirty data of the writes, of the whole \
+                      machine=800'): each group rewrites more indirect blocks for a record, and \
+                      what it costs whatever is in it, about 0.3 s, comes more often. That part \
+                      does not become a two hundredth with the rest. If indirect blocks have no \
+                      room in memory (2000 MiB), they are read for half of the writes, and the \
+                      rate with 16 KiB is 0.82 of the study's with 4 GiB of dirty data, 0.37 \
+                      with 800 MiB. Which it was cannot be told; the model is left as it was \
+                      before this was found.";
+
+const GAINS: &str = "Seeds differ by a tenth and more, which is as much as is compared. The gain \
+                     depends on what the rates depend on: with 800 MiB of dirty data it is 1.24 \
+                     and 1.00 (one seed; published 1.05 and 1.11).";
 
 const STORIES: &[StudyText] = &[
     StudyText {
@@ -96,24 +146,29 @@ const STORIES: &[StudyText] = &[
             (
                 "mean sync: 1 s over",
                 "By the study's text syncs are shorter on average than in report 1, by its \
-             histograms longer by a twentieth; here they are about the same.",
+             histograms longer by a twentieth: both cannot be.",
+            ),
+            ("synctime 5 s: mean sync, by the text", WELL_OVER),
+            ("synctime 5 s: mean sync", BEGIN),
+            ("synctime 1 s: mean sync", BEGIN),
+            ("sync times", BEGIN),
+            (
+                "shortest sync",
+                "A group is pushed at 160 MB, which was chosen by report 3, and takes 160 ms then, \
+             with flushes and labels; the study's first ones took 100 to 140 ms.",
+            ),
+            ("histogram of limits", LIMIT_MOVES),
+            ("limit", LIMIT_MOVES),
+            (
+                "histogram of written",
+                "Most of the study's groups have less than 200 MB, which its rates and sync times \
+             do not allow. Read as every fourth group, counted as the limit counts, the histogram \
+             agrees: see the row that reads one slot.",
             ),
             (
-                "limit",
-                "The limit of the study moved from 2750 to above 8000 within a report; here \
-             it stands nearly still. A sync longer than the target sets it to what was written, \
-             times target over time. If the study's longest sync was that of the group of 2800 to \
-             3000 MB, it gave the lowest limit, and twice that is the most frequent one: a group \
-             of half the limit took longer than full ones. Why is not known; here the disks are \
-             always as fast.",
-            ),
-            (
-                "synctime",
-                "Hardly any group is as small here as most of the study's, whose \
-             histogram of written bytes has nine of eleven below 200 MB, which its rates and \
-             sync times do not allow. Read as every fourth group, counted as the limit counts, \
-             it agrees: see the row that reads one slot. Short syncs are missing. The text and the \
-             histogram of report 1 also differ: \"well over a second\" against 0.7 s.",
+                "synctime 5 s: longest sync",
+                "A full group has 8100 MB as the limit counts, 2025 MB, and takes 1.2 s at the \
+             rate that was fitted. The study's only says that its limit was 8000 MB or more.",
             ),
             ("delays", "Follows from the delays of both reports."),
             (
@@ -133,13 +188,15 @@ const STORIES: &[StudyText] = &[
         reasons: &[
             (
                 "dd:",
-                "A command costs a unit 0.25 ms here, which was chosen by the rate of one unit in \
-             a pool; so not even large writes reach the rate of dd.",
+                "A unit was given 350 million bytes a second, which are 334 MiB, and a command \
+             costs it 0.25 ms, which was chosen by the rate of one unit in a pool: that is 308 MiB \
+             in blocks of 1 MiB. In its profiles the study's MB are 2^20 bytes.",
             ),
             (
                 "spa_sync, I/O",
-                "The model's syncs wait less for the array than the study's profile says; not \
-             explained.",
+                "The sync thread waits once for each of six groups, for the labels (1.75 ms) and a \
+             flush (26 ms, chosen by the runtimes). The study's waits 70 to 110 ms for each: four \
+             such flushes, or metadata that it writes itself. Its text does not say which.",
             ),
             (
                 "spa_sync, checksums",
@@ -161,20 +218,24 @@ const STORIES: &[StudyText] = &[
             ),
             (
                 "checksums",
-                "Checksums cost the model next to nothing; why the study gained without them was \
-             not found.",
+                "With blocks of 128 KiB eight threads that write are the limit, at some 270 \
+             MiB/s; the sync thread, which sums, is ahead of them, at 443. So it does not matter \
+             what sums cost. In the study both limits were perhaps close to each other.",
             ),
             (
-                "unit",
-                "Twelve units are no faster than two here, and one is slower than it was fitted \
-             to: what limits the model is not what limited the study's machine.",
+                "1 unit",
+                "A unit takes the 210 MB/s while it is written to. While memory is filled, 0.9 s \
+             for each group of 7.7 s, it has nothing to do; the parameter was chosen without that.",
             ),
+            ("unit", ANY_BLOCK),
+            ("gain with", ANY_BLOCK),
             (
-                "threads",
-                "64 threads are faster than one here. What kept the study's from it is not in the \
-             model.",
+                "64 threads over 1",
+                "A group takes in what memory allows, 1.5 GiB, and is then synced while no thread \
+             writes: these settings were chosen by the runtimes of the profiles. One thread needs \
+             2.2 s to fill it, four and more 0.9 s, and a sync 5.7 s, which is the difference. In \
+             the study either went on during the other, or the application was not what filled it.",
             ),
-            ("gain with", "Larger blocks gain more here than in the study; not explained."),
         ],
     },
     StudyText {
@@ -206,25 +267,30 @@ const STORIES: &[StudyText] = &[
                  the study's sizes.",
         reasons: &[
             (
+                "every 1024th block: rate",
+                "By the study's own counts 16 KiB have 4.6 % more I/Os than 128 KiB, and that is \
+             by how much the model's rates differ. What the rest of its 14 % came from is in \
+             none of its counts.",
+            ),
+            (
+                "steps from",
+                "970 reads of each size: in a seed of five one step is slower by more than the 5 % \
+             that are taken for chance.",
+            ),
+            (
                 "fragment",
-                "Fragmentation hardly differs between the sizes here (1 point, not 10); \
-             not explained.",
+                "Not found. The model's records have 64 contents, which repeat, so that indirect \
+             blocks of 128 KiB are packed into 21 KiB; with a checksum of its own for each record \
+             they would be about twice as large, and leave larger holes behind. Not tried.",
             ),
             (
                 "file, 200 times",
                 "The study's file, compressed 2.90 times and with its metadata, takes more of its \
              disks than the 75 % that it says are allocated; here they are as full as it says.",
             ),
-            (
-                "writes",
-                "Random writes are 2 to 3 times as fast as the study's, at a two hundredth \
-             of its sizes; not explained.",
-            ),
-            (
-                "slower",
-                "The file without compression is written more slowly with large indirect \
-             blocks here.",
-            ),
+            ("128 KiB over 16 KiB, writes", GAINS),
+            ("slower", GAINS),
+            ("writes at", MEMORY),
         ],
     },
     StudyText {
@@ -342,7 +408,34 @@ const STORIES: &[StudyText] = &[
                 of bookmarks and of the disks.",
         machine: "7200 rpm disks that are not named.",
         limits: "A small part of the bytes, on disks that are smaller in proportion.",
-        reasons: &[],
+        reasons: &[
+            (
+                "80 disks",
+                "The files were written one after the other into an empty pool and lie there in \
+             the order of bookmarks, so that sorting gains little. The study's 7 MB/s a disk are \
+             those of a scrub that seeks; how its trees came to lie so is not said. Not tried.",
+            ),
+            (
+                "aged: disk order",
+                "Every record was overwritten once here, which may be more than \"fragmented on \
+             purpose\" was. Not tried.",
+            ),
+            (
+                "resilver",
+                "It may wait for the writes of each 16 MiB before it reads on. Not tried.",
+            ),
+            (
+                "1 disk, aged",
+                "Three requests of a scrub at a time reach a disk, whatever waits behind them; the \
+             study's limit is of bytes in a queue that is refilled all the time.",
+            ),
+            ("4 disks", "Only one side of the sort is here: the pool is not aged."),
+            (
+                "mirror",
+                "What a rebuild costs beside data, which is the same for any size, was multiplied \
+             by sixteen together with the data.",
+            ),
+        ],
     },
 ];
 
@@ -364,9 +457,27 @@ mod tests {
         let row = |name: &str, value| Row::predicted(name, "", 1.0, Bound::Within(0.1), value);
         let rows = vec![row("4 disks: rewrite", 1.0), row("a: seeks", 9.0), row("odd", 9.0)];
         let outcome = Outcome { rows, ..Outcome::new("h2-layouts", String::new()) };
-        let Some(story) = story("h2-layouts") else { panic!("no story") };
-        let found = story.differences(&outcome);
+        let found = differences(&outcome);
         assert_eq!(found.len(), 2);
-        assert!(found[0].1.contains("memory") && found[1] == (1, UNKNOWN));
+        assert!(found[0].0.contains("memory") && found[0].1 == [&outcome.rows[1]]);
+        assert_eq!(found[1], (UNKNOWN, vec![&outcome.rows[2]]));
+        assert_eq!(why("h2-layouts", &outcome.rows[0]), None);
+    }
+
+    /// Of each row that was outside in the run that docs/lab is of, something is known.
+    #[test]
+    fn every_row_that_was_outside_has_a_reason() {
+        let (mut of, mut found, mut unknown) = ("", 0, Vec::new());
+        for line in include_str!("../../../../docs/lab/five-seeds.txt").lines() {
+            of = line.split_once(" on simulated: ").map_or(of, |(name, _)| name);
+            let Some((cells, _)) = line.split_once("  OUTSIDE  ") else { continue };
+            let row = cells.trim_start().split("  ").next().unwrap_or(cells);
+            found += 1;
+            if story(of).and_then(|story| story.reason(row)).is_none() {
+                unknown.push(format!("{of}, {row}"));
+            }
+        }
+        assert!(found > 100, "{found}");
+        assert_eq!(unknown, [""; 0]);
     }
 }

@@ -1,7 +1,9 @@
 //! An outcome on a terminal.
 
+use super::story::differences;
 use super::{
-    bounds, freedom, headline, log_ticks, published, reasons, spread, ticks, values, verdict,
+    DIFFERS, bounds, freedom, headline, log_ticks, outside, published, reasons, spread, ticks,
+    values, verdict,
 };
 use crate::digits::figure;
 use crate::outcome::{Chart, Outcome};
@@ -24,6 +26,7 @@ pub fn text(outcome: &Outcome, width: usize) -> String {
     if !outcome.rows.is_empty() {
         rows(outcome, &mut text);
         kinds(outcome, &mut text);
+        differs(outcome, width.clamp(40, 100), &mut text);
     }
     if !outcome.parameters.is_empty() {
         parameters(outcome, &mut text);
@@ -84,6 +87,17 @@ fn kinds(outcome: &Outcome, text: &mut String) {
     columns(&table, |column| column == 0 || column == 4, text);
     if let Some(reasons) = reasons(outcome) {
         let _ = writeln!(text, "{reasons}");
+    }
+}
+
+/// The rows that are outside, with what is known of the reason.
+fn differs(outcome: &Outcome, width: usize, text: &mut String) {
+    let differences = differences(outcome);
+    if !differences.is_empty() {
+        let _ = writeln!(text, "\n{DIFFERS}");
+    }
+    for (why, rows) in differences {
+        wrap(&format!("- {}. {why}", outside(&rows)), width, text);
     }
 }
 
