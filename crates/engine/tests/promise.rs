@@ -640,8 +640,8 @@ fn what_was_promised_of_encrypted_datasets_is_there() {
     }
 }
 
-/// Cuts after which no other leaves the same images, when all that is uncertain is lost: the most is
-/// promised there. At most one of each `step` events.
+/// Cuts after which no other leaves the same images, when all that is uncertain is lost: the most
+/// is promised there. At most one of each `step` events.
 fn cuts(log: &CrashLog, step: usize) -> Vec<usize> {
     let is_last = |cut: &usize| !log.is_same_after_next(*cut, CrashMode::LoseUnflushed);
     let mut cuts: Vec<usize> = (0..=log.len()).filter(is_last).collect();
@@ -730,8 +730,8 @@ fn log_devices_that_go_with_the_power_take_what_no_txg_has_and_that_is_said() {
     }
 }
 
-/// The seeds of a long form: `count` from `first` on, or `ZINC_SEEDS` from `ZINC_SEED` on, so that it
-/// can be run in parts. Each is named when its turn comes.
+/// The seeds of a long form: `count` from `first` on, or `ZINC_SEEDS` from `ZINC_SEED` on, so that
+/// it can be run in parts. Each is named when its turn comes.
 fn long_seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
     let number = |name, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
     let (first, count): (u64, u64) = (number("ZINC_SEED", first), number("ZINC_SEEDS", count));
