@@ -3,8 +3,11 @@
 //! started again as a writer.
 //!
 //! 25 of them in each `./test`, in a directory and, where versitygw, Azurite and Ceph are there, in
-//! a bucket of each; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to begin.
+//! a bucket of each, and some in a bucket that is in bad weather (`weather`); `ZINC_TAKEOVERS=1000`
+//! says how many else, `ZINC_SEED` where to begin.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod weather;
 
 use device::{Device as _, ErrorKind, WriteDevice as _};
 use far::Name;
@@ -18,10 +21,16 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use testkit::{AzureServer, CephServer, Rng, S3Server, Unharnessed};
+use weather::Weather;
 
 const SECTOR: usize = 4096;
 /// Numbers are written to this many places, one after the other.
 const PLACES: u64 = 64;
+/// A writer counts for this long at most before it is killed or stopped, and how many of them there
+/// are unless the environment says otherwise.
+const USUAL: (u64, u64) = (60, 25);
+/// The same where requests are lost and slow.
+const IN_BAD_WEATHER: (u64, u64) = (500, 4);
 
 fn main() -> ExitCode {
     let of = || std::env::args().nth(2).unwrap();
@@ -33,22 +42,29 @@ fn main() -> ExitCode {
     let folder = tempfile::tempdir().unwrap();
     let mut tests = Unharnessed::default();
     tests.test("in_a_folder", None, || {
-        take_turns(&format!("dir://{}/disk", folder.path().display()), &[]);
+        take_turns(&format!("dir://{}/disk", folder.path().display()), &[], USUAL);
     });
     tests.test("in_a_bucket", S3Server::missing(), || {
         let server = S3Server::start(&folder.path().join("server"), "bucket");
         let name = format!("s3://bucket/disk?endpoint={}", server.endpoint());
-        take_turns(&name, &server.environment());
+        take_turns(&name, &server.environment(), USUAL);
+    });
+    tests.test("in_a_bucket_in_bad_weather", S3Server::missing(), || {
+        let server = S3Server::start(&folder.path().join("weather"), "bucket");
+        let weather = Weather::before(&server.endpoint(), number("ZINC_SEED", 1));
+        let name = format!("s3://bucket/disk?endpoint={}", weather.endpoint());
+        take_turns(&name, &server.environment(), IN_BAD_WEATHER);
+        say(&weather.was_bad());
     });
     tests.test("in_a_container", AzureServer::missing(), || {
         let server = AzureServer::start(&folder.path().join("azure"), "bucket");
         let name = format!("az://bucket/disk?endpoint={}", server.endpoint());
-        take_turns(&name, &server.environment());
+        take_turns(&name, &server.environment(), USUAL);
     });
     tests.test("in_a_bucket_of_ceph", CephServer::missing(), || {
         let server = CephServer::start(&folder.path().join("ceph"), "bucket");
         let name = format!("s3://bucket/disk?endpoint={}", server.endpoint());
-        take_turns(&name, &server.environment());
+        take_turns(&name, &server.environment(), USUAL);
     });
     tests.end()
 }
@@ -178,11 +194,13 @@ impl Writer {
     }
 }
 
-fn take_turns(name: &str, environment: &[(&str, &str)]) {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
-    };
-    let (turns, seed) = (number("ZINC_TAKEOVERS", 25), number("ZINC_SEED", 1));
+/// A number of the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn take_turns(name: &str, environment: &[(&str, &str)], (longest, turns): (u64, u64)) {
+    let (turns, seed) = (number("ZINC_TAKEOVERS", turns), number("ZINC_SEED", 1));
     let mut rng = Rng::new(seed);
     assert!(another("create", name, environment).status().unwrap().success());
     let (mut flushed, mut asleep, mut fenced) = (0, Vec::<Writer>::new(), 0);
@@ -193,7 +211,7 @@ fn take_turns(name: &str, environment: &[(&str, &str)]) {
         let begins: u64 = begins.strip_prefix("begins ").expect(&begins).parse().unwrap();
         assert!(begins >= flushed, "{flushed} was flushed, and turn {turn} began at {begins}");
         asleep.iter_mut().for_each(|sleeper| sleeper.limit = sleeper.limit.min(begins));
-        let rest = Duration::from_millis(rng.below(60));
+        let rest = Duration::from_millis(rng.below(longest));
         std::thread::sleep(rest);
         let is_stopped = rng.below(2) == 0;
         writer.signal(if is_stopped { Signal::STOP } else { Signal::KILL });
