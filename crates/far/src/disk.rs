@@ -9,17 +9,18 @@ use device::{
     Device as _, DeviceRef, DeviceSource as _, Error, ErrorKind, LocalDevices, WriteDevice as _,
     WriteDeviceRef,
 };
+use ondisk::hex;
 use rt::Rt;
 use std::env;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::log::format::{Superblock, WriterId};
 pub use crate::log::{
-    Collected, DiskError, Finding, LogDevice, LogState, Options, Overview, PinInfo, Report,
+    Collected, DiskError, Finding, LogDevice, LogState, Mark, Options, Overview, PinInfo, Report,
     WriterInfo,
 };
 pub use crate::store::StoreError;
@@ -98,7 +99,21 @@ fn options_with_cache(name: &Name) -> Options {
     let folder = env::var_os(CACHE).filter(|folder| !folder.is_empty());
     let cache = folder.zip(cache_bytes());
     let cache = cache.map(|(folder, bytes)| CachePlace { folder: folder.into(), bytes });
-    Options { cache, lacks_cache: lacks_cache().is_some(), ..options(name) }
+    Options { cache, lacks_cache: lacks_cache().is_some(), seen: seen(name), ..options(name) }
+}
+
+/// Where this machine remembers how far a disk was: beside the pools that the user knows, in the
+/// folder that the command has for them. Without such a folder nothing is remembered.
+fn seen(name: &Name) -> Option<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = || Some(variable("HOME")?.join(".local/state"));
+    let of_user = || Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"));
+    let is_root = rustix::process::geteuid().is_root();
+    let of_root = || is_root.then(|| PathBuf::from("/var/lib/zinc"));
+    let state = variable("ZINC_STATE").or_else(of_root).or_else(of_user)?;
+    let folder = state.join("seen");
+    (state.is_dir() && (folder.is_dir() || std::fs::create_dir(&folder).is_ok()))
+        .then(|| folder.join(hex::encode(&name.identity()[..16])))
 }
 
 /// The size of a cache; `None` when the environment says something that is none.
@@ -206,7 +221,8 @@ pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<DiskError>> {
 /// # Errors
 /// As for [`claim`].
 pub fn claim_to_clean(name: &Name) -> Result<Arc<LogDevice>, Option<DiskError>> {
-    claim_with(name, Options { grace: Duration::ZERO, is_tended: false, ..options(name) })
+    let own = Options { grace: Duration::ZERO, is_tended: false, ..options(name) };
+    claim_with(name, Options { seen: seen(name), ..own })
 }
 
 fn claim_with(name: &Name, options: Options) -> Result<Arc<LogDevice>, Option<DiskError>> {

@@ -126,10 +126,17 @@ fn lists(store: &dyn Store) {
         let mut found = Vec::new();
         loop {
             let list = Request::List { prefix: "many/".to_owned(), after: after.clone() };
-            let Ok(Response::Names(part)) = ask(store, list) else { panic!("no list") };
+            let (part, is_last) = match ask(store, list) {
+                Ok(Response::Names(part)) => (part, false),
+                Ok(Response::LastNames(part)) => (part, true),
+                other => panic!("no list: {other:?}"),
+            };
             let Some((last, _)) = part.last() else { break };
             after.clone_from(last);
             found.extend(part.into_iter().map(|(name, _)| name));
+            if is_last {
+                break;
+            }
         }
         assert_eq!(found, names[first..], "from {first} on");
     }

@@ -196,6 +196,48 @@ fn what_is_copied_in_and_cleaned_up_is_the_same_pool() {
     place.ok_here("zpool export tank");
 }
 
+/// A store that was restored as a whole from an older copy has nothing that contradicts it but what
+/// this machine has seen.
+#[test]
+fn a_store_that_was_set_back_as_a_whole_is_refused() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let bytes = noise(&place, "x", 1, 8);
+    place.ok_here("cp x tank:/");
+    place.ok_here("zpool export tank");
+    let [here, copy, newer] = ["one", "copy", "newer"].map(|name| place.path().join(name));
+    let copied = std::process::Command::new("cp").arg("-a").args([&here, &copy]).status().unwrap();
+    assert!(copied.success());
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    place.ok_here("cp x tank:/y");
+    place.ok_here("zpool export tank");
+    let seen = files(&place.path().join("run/state/seen"));
+    let [(remembered, _)] = &seen[..] else { panic!("{seen:?}") };
+    let remembered = remembered.to_str().unwrap();
+    std::fs::rename(&here, &newer).unwrap();
+    std::fs::rename(&copy, &here).unwrap();
+    let before = files(&here);
+    for command in ["zpool import -d", "zpool import -o readonly=on -d", "far gc"] {
+        let pool = if command == "far gc" { "" } else { "tank" };
+        let why = place.fails(&format!("{command} {one} {pool}"));
+        assert!(why.contains("set back") && why.contains(remembered), "{command}: {why}");
+    }
+    assert_eq!(files(&here), before);
+    assert!(place.ok_here(&format!("far ls {one}")).contains("state: closed"));
+    // The state that is not behind, and then the older one on purpose.
+    std::fs::rename(&here, &copy).unwrap();
+    std::fs::rename(&newer, &here).unwrap();
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    place.ok_here("zpool export tank");
+    std::fs::rename(&here, &newer).unwrap();
+    std::fs::rename(&copy, &here).unwrap();
+    std::fs::remove_file(remembered).unwrap();
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    assert!(cat(&place, "tank:/x") == bytes);
+    place.ok_here("zpool export tank");
+}
+
 /// What is in a folder and those below it, with sizes.
 fn files(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64)> {
     let mut all = Vec::new();

@@ -148,6 +148,10 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
             "one of its objects is missing from the store; `zinc far check` says more",
         ),
         DiskError::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
+        DiskError::Older { .. } => ErrorKind::Refused(
+            "its store was set back to an older state than this machine has seen; if that was \
+             meant, delete the file that is named",
+        ),
         DiskError::MapTooLarge { .. } => ErrorKind::OutOfMemory,
         DiskError::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
         DiskError::Settings(_) => ErrorKind::Refused(

@@ -9,6 +9,7 @@ use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
 use super::read::ReadDone;
 use super::replay::{Volume, replay};
+use super::seen::{Mark, Seen};
 use super::takeover::{make_disk, take_over};
 use super::tool::{described, writer_of};
 use super::write::{pieces_of, trims_of};
@@ -80,7 +81,10 @@ impl LogDevice {
     ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
         let volume = Volume::find(&client)?;
+        let seen = Seen::of(options.seen.as_ref(), volume.uuid);
         let state = replay(&client, &volume, options.map_memory)?;
+        seen.refuse_older(Mark::of(&state))?;
+        seen.remember(Mark::of(&state));
         let writer_seen = (!state.is_closed).then_some(state.epoch);
         let core = Core::new(client, volume, name, options, state, None)?;
         Ok(Arc::new(Self { core, writer_seen }))
@@ -100,7 +104,7 @@ impl LogDevice {
     ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
         let volume = Volume::find(&client)?;
-        let owner = take_over(&client, &volume, &options.who, options.map_memory)?;
+        let owner = take_over(&client, &volume, &options)?;
         let writer = Writer::new(&owner);
         let core = Core::new(client, volume, name, options, owner.state, Some(writer))?;
         core.state.lock().lock = lock;
@@ -267,7 +271,7 @@ impl LogDevice {
 fn first_object(client: &Client) -> Result<Option<String>, DiskError> {
     let list = Request::List { prefix: String::new(), after: String::new() };
     let names = match client.call(Urgency::Read, list)? {
-        Response::Names(names) => names,
+        Response::Names(names) | Response::LastNames(names) => names,
         _ => Vec::new(),
     };
     Ok(names.into_iter().map(|(name, _)| name).find(|name| !name.starts_with(TRIALS)))
@@ -309,12 +313,13 @@ pub fn superblock(
     Volume::find(&Client::new(store, rt, patience)).map(|volume| volume.is)
 }
 
-/// The error of an opening that failed; it names the object that is to blame.
+/// The error of an opening that failed; it names the object that is to blame, or the file.
 pub(crate) fn open_error(trouble: &DiskError, name: &str) -> Error {
     let name = match trouble {
         DiskError::Damaged(object, _) | DiskError::Missing(object, _) => {
             Arc::from(format!("{name} ({object})"))
         }
+        DiskError::Older { file, .. } => Arc::from(format!("{name} ({})", file.display())),
         _ => Arc::from(name),
     };
     Error::open(error_kind(trouble), &name)
@@ -448,10 +453,27 @@ impl Drop for LogDevice {
                 }
                 core.notify_closed()
             });
+            core.remember();
         }
         self.core.client.close();
         self.core.fail(ErrorKind::Gone);
         self.core.state.lock().lock = None;
+    }
+}
+
+impl Core {
+    /// Remembers on this machine how far the disk of this writer is.
+    fn remember(&self) {
+        let mark = {
+            let state = self.state.lock();
+            let Some(writer) = &state.writer else { return };
+            if let Phase::Failed(_) = state.phase {
+                // What did not count is forgotten, and so is where that began.
+                return;
+            }
+            Mark { epoch: writer.epoch, place: writer.lowest() }
+        };
+        Seen::of(self.options.seen.as_ref(), self.volume.uuid).remember(mark);
     }
 }
 
@@ -477,6 +499,7 @@ fn keep(core: &Arc<Core>) {
         }
         drop(state);
         let done = core.with_memory(|memory| core.maintain(memory)).unwrap_or(Err(DiskError::Gone));
+        core.remember();
         let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0);
         rest_until = (!may_rest).then(|| core.client.rt().now() + REST);
     }

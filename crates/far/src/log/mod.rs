@@ -78,6 +78,7 @@ mod probe;
 mod put;
 mod read;
 mod replay;
+mod seen;
 mod takeover;
 mod tool;
 mod witness;
@@ -91,6 +92,7 @@ use crate::store::StoreError;
 use ::core::fmt;
 use format::Damage;
 use rt::Rt;
+use std::path::PathBuf;
 
 pub use cache::CachePlace;
 pub use check::{Finding, Report, check};
@@ -99,6 +101,7 @@ pub use dev::{LogDevice, any_object, has_disk, superblock};
 pub use gc::Collected;
 pub use options::Options;
 pub use probe::{Fence, probe};
+pub use seen::Mark;
 pub use tool::{LogState, Overview, PinInfo, WriterInfo, pin, unpin};
 
 /// Why a disk in a store cannot be had.
@@ -122,6 +125,15 @@ pub enum DiskError {
     Fenced(u64),
     /// What was read was deleted: there are newer states of the disk.
     Gone,
+    /// This machine has seen a later state of the disk.
+    Older {
+        /// How far the disk is.
+        now: Mark,
+        /// How far it was.
+        seen: Mark,
+        /// Where that is remembered.
+        file: PathBuf,
+    },
     /// The map is larger than it may be, in bytes.
     MapTooLarge {
         /// What it would take.
@@ -154,6 +166,15 @@ impl fmt::Display for DiskError {
             Self::Fenced(0) => f.write_str("another writer has taken over"),
             Self::Fenced(epoch) => write!(f, "another writer (number {epoch}) has taken over"),
             Self::Gone => f.write_str("the state that was read is too old: it was deleted"),
+            Self::Older { now, seen, .. } => write!(
+                f,
+                "the store was set back to an older state: this machine has seen {} objects of its \
+                 log and writer {}, and there are {} and writer {}",
+                seen.place.saturating_sub(1),
+                seen.epoch,
+                now.place.saturating_sub(1),
+                now.epoch
+            ),
             Self::MapTooLarge { needed, limit } => {
                 write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }

@@ -3,6 +3,7 @@
 use super::cache::CachePlace;
 use super::format::WriterId;
 use core::time::Duration;
+use std::path::PathBuf;
 
 /// How a disk in a store is used.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Options {
     pub cache: Option<CachePlace>,
     /// It should be kept somewhere, and what says where makes no sense.
     pub lacks_cache: bool,
+    /// The file of this machine that remembers how far the disk was; `None`: there is none.
+    pub seen: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             who: WriterId { host: String::new(), pid: std::process::id() },
             cache: None,
             lacks_cache: false,
+            seen: None,
         }
     }
 }

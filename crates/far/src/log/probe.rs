@@ -86,8 +86,11 @@ fn race(client: &Client, name: &str) -> Result<Option<String>, DiskError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::Superblock;
+    use super::super::{LogDevice, Options};
     use super::*;
     use crate::store::{Answered, DirStore, FaultRates, SimStore, SimWorld};
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use parking_lot::Mutex;
     use std::collections::HashMap;
 
@@ -132,6 +135,45 @@ mod tests {
                 _ => answered(Ok(Response::Done)),
             });
         }
+    }
+
+    /// A store that keeps the rules until its server is exchanged for another.
+    struct Exchanged(Arc<SimStore>, AtomicBool);
+
+    impl Store for Exchanged {
+        fn submit(&self, request: Request, answered: Answered) {
+            match &request {
+                Request::Create { name, .. } if self.1.load(Relaxed) => {
+                    let (own, delete) = (self.0.clone(), Request::Delete { name: name.clone() });
+                    self.0.submit(delete, Box::new(move |_| own.submit(request, answered)));
+                }
+                _ => self.0.submit(request, answered),
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_that_stops_to_keep_writers_apart_is_refused_when_it_is_opened_for_writing() {
+        Rt::simulate(1, |rt| {
+            let store = Exchanged(SimStore::new(&SimWorld::new(rt)), AtomicBool::new(false));
+            let store = Arc::new(store);
+            let is = Superblock {
+                size: 1 << 20,
+                sector: 512,
+                target: 1 << 20,
+                window: 4,
+                is_fenced: true,
+                made_by: String::new(),
+            };
+            LogDevice::create(store.clone(), rt, &is, PATIENCE).unwrap();
+            let open = || LogDevice::claim(store.clone(), "x", rt, Options::default(), None);
+            drop(open().unwrap());
+            store.1.store(true, Relaxed);
+            assert!(matches!(open().err(), Some(DiskError::NoFence(_))));
+            assert!(LogDevice::open(store.clone(), "x", rt, Options::default()).is_ok());
+            store.1.store(false, Relaxed);
+            assert!(open().is_ok());
+        });
     }
 
     #[test]

@@ -9,12 +9,15 @@ use super::format::{
     CLEAN, Header, Kind, SUPER_NAME, Superblock, Uuid, WriterId, epoch_name, number_of, object,
     segment_name,
 };
+use super::options::Options;
 use super::put::{CreateOutcome, put_and_wait};
 use super::replay::{State, Volume, go_on, replay};
+use super::seen::{Mark, Seen};
 use super::{DiskError, seconds};
 use crate::store::client::{Client, Urgency};
-use crate::store::{Request, StoreError};
+use crate::store::{Request, Response, StoreError};
 use device::Shared;
+use device::backend::{Collector, collect};
 
 /// How often a number that another one took in the meantime is tried again with the next.
 const TRIES: u32 = 1000;
@@ -54,17 +57,24 @@ pub(super) struct Owner {
 pub(super) fn take_over(
     client: &Client,
     volume: &Volume,
-    who: &WriterId,
-    memory: u64,
+    options: &Options,
 ) -> Result<Owner, DiskError> {
-    // Nothing is written to a disk that is damaged.
+    let memory = options.map_memory;
+    let seen = Seen::of(options.seen.as_ref(), volume.uuid);
+    // Nothing is written to a disk that is damaged, or older than it was.
     let found = replay(client, volume, memory)?;
+    seen.refuse_older(Mark::of(&found))?;
     let writer = uuid(client);
-    let epoch = begin(client, volume, writer, who)?;
+    let (epoch, number) = begin(client, volume, writer, &options.who)?;
+    let again = volume.is.is_fenced.then(|| create_again(client, epoch, &number));
     let mut state = go_on(client, volume, memory, found)?;
+    if let Some(again) = again {
+        must_exist(client, epoch, again)?;
+    }
     loop {
         if (state.epoch, state.writer) == (epoch, writer) {
             state.index.own();
+            seen.remember(Mark::of(&state));
             return Ok(Owner { epoch, writer, state });
         }
         if state.epoch >= epoch {
@@ -75,8 +85,45 @@ pub(super) fn take_over(
     }
 }
 
-/// Takes the next number.
-fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Result<u64, DiskError> {
+/// The answer to a create, when it is there.
+type Answer = Collector<Result<Response, StoreError>>;
+
+/// Tries to create its number a second time, the same bytes: a store that kept writers apart when
+/// the disk was made may be another one by now, or be behind something that drops conditions.
+fn create_again(client: &Client, epoch: u64, number: &[u8]) -> Answer {
+    let (collector, tickets) = collect(client.rt(), 1);
+    for ticket in tickets {
+        let body = vec![Shared::copy_of(number)];
+        let create = Request::Create { name: epoch_name(epoch), body };
+        client.submit(Urgency::Commit, create, Box::new(move |answer| ticket.give(answer)));
+    }
+    collector
+}
+
+/// That must fail, unless the number was forgotten because of all the writers that came since.
+fn must_exist(client: &Client, epoch: u64, again: Answer) -> Result<(), DiskError> {
+    match again.wait().pop().flatten().unwrap_or(Err(StoreError::Lost)) {
+        Err(StoreError::Exists) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => {
+            let known = client.names("epoch/", String::new())?;
+            let last = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
+            if last > epoch {
+                return Err(DiskError::Fenced(last));
+            }
+            let what = "an object was overwritten although it exists";
+            Err(DiskError::NoFence(what.to_owned()))
+        }
+    }
+}
+
+/// Takes the next number; returns it, and the object that has it.
+fn begin(
+    client: &Client,
+    volume: &Volume,
+    writer: Uuid,
+    who: &WriterId,
+) -> Result<(u64, Vec<u8>), DiskError> {
     let body = who.encode();
     let known = client.names("epoch/", String::new())?;
     let highest = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
@@ -88,7 +135,7 @@ fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &WriterId) -> Resu
         if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == CreateOutcome::Ours
         {
             forget_old(client, epoch, &known);
-            return Ok(epoch);
+            return Ok((epoch, bytes));
         }
     }
     Err(DiskError::Fenced(highest))

@@ -18,7 +18,8 @@
 use super::format::{
     CLEAN, Change, Header, Kind, Superblock, Uuid, WriterId, decode_table, segment_name,
 };
-use super::{CachePlace, DiskError, LogDevice, Options, cache, pin, unpin};
+use super::{CachePlace, DiskError, LogDevice, Options, cache, pin, takeover, unpin};
+use crate::store::client::Client;
 use crate::store::{FaultRates, SimStore, SimWorld, Store, StoreError};
 use core::cell::Cell;
 use core::fmt::Display;
@@ -35,6 +36,7 @@ use tempfile::TempDir;
 
 mod lost;
 mod scripted;
+mod trips;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 64;
@@ -448,20 +450,22 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A disk whose segments are full with four sectors.
+/// A disk whose segments are full with four sectors. Each opening tries whether its store keeps
+/// writers apart.
 fn small_disk(window: u64) -> Superblock {
     Superblock {
         size: (SECTORS * SECTOR) as u64,
         sector: SECTOR as u32,
         target: 4 * SECTOR as u32,
         window: window as u32,
-        is_fenced: false,
+        is_fenced: true,
         made_by: String::new(),
     }
 }
 
 fn make_disk(rt: &Rt, world: &Arc<SimWorld>, window: u64) {
-    LogDevice::create(SimStore::new(world), rt, &small_disk(window), PATIENCE).expect("a disk");
+    let client = Client::new(SimStore::new(world), rt, PATIENCE);
+    takeover::make_disk(&client, &small_disk(window)).expect("a disk");
 }
 
 /// One exploration; how many writers it had. One that fails is tried with fewer rounds of each

@@ -227,7 +227,8 @@ impl Remote {
                     *self.mark.lock() = Some(ListMark { under, after: last, token });
                     return Ok(Response::Names(names));
                 }
-                _ => return Ok(Response::Names(names)),
+                Some(_) => return Ok(Response::Names(names)),
+                None => return Ok(Response::LastNames(names)),
             }
         }
     }

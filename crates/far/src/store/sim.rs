@@ -112,7 +112,9 @@ impl Objects {
                 if self.now.contains_key(name) {
                     return Err(StoreError::Exists);
                 }
-                let bytes: Arc<[u8]> = body.iter().flat_map(|part| part.iter().copied()).collect();
+                let mut bytes = Vec::with_capacity(body.iter().map(|part| part.len()).sum());
+                body.iter().for_each(|part| bytes.extend_from_slice(part));
+                let bytes: Arc<[u8]> = bytes.into();
                 self.ever.entry(name.clone()).or_insert_with(|| Arc::clone(&bytes));
                 self.now.insert(name.clone(), bytes);
                 Ok(Response::Done)
@@ -131,9 +133,9 @@ impl Objects {
                 let all = self.now.range(prefix.clone()..);
                 let within = all.take_while(|(name, _)| name.starts_with(prefix));
                 let rest = within.filter(|(name, _)| *name > after).take(LISTED_MAX);
-                Ok(Response::Names(
-                    rest.map(|(n, bytes)| (n.clone(), bytes.len() as u64)).collect(),
-                ))
+                let names: Vec<_> = rest.map(|(n, b)| (n.clone(), b.len() as u64)).collect();
+                let is_last = names.len() < LISTED_MAX;
+                Ok(if is_last { Response::LastNames(names) } else { Response::Names(names) })
             }
             Request::Delete { name } => {
                 self.deleted += u64::from(self.now.remove(name).is_some());

@@ -228,6 +228,10 @@ fn hinted(failure: Failure, name: &FarName, trouble: &DiskError) -> Failure {
         DiskError::Store(StoreError::Lost) => {
             failure.hint("check its address (endpoint=), the network, and that the server runs")
         }
+        DiskError::Older { file, .. } => {
+            let file = file.to_string_lossy();
+            failure.hint(format!("if the store was restored on purpose, delete {}", word(&file)))
+        }
         DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
         DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",

@@ -229,7 +229,7 @@ fn an_opening_asks_little_of_the_store() {
 #[test]
 fn what_commands_leave_behind_does_not_pile_up() {
     let folder = Folder::new();
-    std::fs::create_dir(folder.path("probe")).unwrap();
+    std::fs::create_dir_all(folder.path("probe")).unwrap();
     std::fs::write(folder.path("probe/0123-4"), "x").unwrap();
     (0..40).for_each(|n| drop(folder.write(n, 1)));
     let epochs = || folder.objects().iter().filter(|o| o.starts_with("epoch/")).count();
