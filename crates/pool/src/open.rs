@@ -32,6 +32,11 @@ use zio::Reader;
 
 /// Default of the bytes that are read ahead of one reader: what a device of 2 GB/s reads in 8 ms.
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// Of a pool with a device in an object store this much is read at a time: each request has a
+/// price, and is answered after tens of milliseconds. Some are under way together.
+const STORE_PIECE_BYTES: u64 = 8 << 20;
+/// And it is read ahead this many times as far.
+const STORE_AHEAD: u64 = 2;
 
 /// How to open a pool.
 #[derive(Clone)]
@@ -103,9 +108,20 @@ impl OpenOptions {
     pub(crate) fn store(&self, reader: &Arc<Reader>, faults: &Arc<FaultLog>) -> Arc<CachedStore> {
         let sink = Some(Arc::clone(faults) as _);
         let store = CachedStore::new(Arc::clone(reader), self.cache_bytes, sink);
-        store.reading_ahead().set_max(self.read_ahead_bytes);
+        read_ahead(&store, &reader.vdevs(), self.read_ahead_bytes);
         Arc::new(store)
     }
+}
+
+/// From now on this much is read ahead of a reader of these devices.
+pub(crate) fn read_ahead(store: &CachedStore, vdevs: &VdevTree, bytes: u64) {
+    let mut devices = vdevs.leaves().filter_map(|leaf| leaf.device());
+    let is_far = devices.any(|device| device.stats().store.is_some());
+    let ahead = store.reading_ahead();
+    if is_far {
+        ahead.set_piece(STORE_PIECE_BYTES);
+    }
+    ahead.set_max(if is_far { bytes.saturating_mul(STORE_AHEAD) } else { bytes });
 }
 
 /// Features of an open pool, by guid, with the reference counts in the MOS.

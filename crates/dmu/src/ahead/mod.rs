@@ -5,7 +5,7 @@
 //! Every read of the contents of a file or volume is noted here. `streams` recognizes readers that
 //! follow a pattern (forwards, backwards, at equal steps; several in one object) and returns the
 //! blocks that come next. These go to threads of the store that read them into the block cache, in
-//! pieces of [`PIECE_BYTES`].
+//! pieces of [`PIECE_BYTES`], or larger ones ([`ReadAhead::set_piece`]).
 //!
 //! *A block is read once.* A piece claims its blocks among those that are being read (`flights`),
 //! as every reader does. A reader that comes for one of them waits for it; when a reader was there
@@ -128,6 +128,8 @@ pub struct ReadAhead {
     budget: Arc<Budget>,
     /// Bytes that one stream may be ahead; 0: nothing is read ahead.
     max_bytes: AtomicU64,
+    /// Bytes that one thread reads at a time.
+    piece_bytes: AtomicU64,
     /// Larger blocks are not cached.
     block_max: u64,
 }
@@ -142,6 +144,7 @@ impl ReadAhead {
             shards: Default::default(),
             budget: Arc::new(Budget::new((cache_bytes / CACHE_PART) as u64)),
             max_bytes: AtomicU64::new(0),
+            piece_bytes: AtomicU64::new(PIECE_BYTES),
             block_max: block_max as u64,
         }
     }
@@ -150,6 +153,12 @@ impl ReadAhead {
     /// read ahead.
     pub fn set_max(&self, bytes: u64) {
         self.max_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on one thread reads `bytes` at a time: more than usual where each request to
+    /// the device has a price.
+    pub fn set_piece(&self, bytes: u64) {
+        self.piece_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Statistics of the read-ahead.
@@ -176,8 +185,8 @@ impl ReadAhead {
         }
         let max = bytes / block;
         let start = (START_BYTES / block).max(1).min(max);
-        let pace =
-            AheadLimits { start, max, piece: (PIECE_BYTES / block).max(1), end: shape.blocks };
+        let piece = (self.piece_bytes.load(Ordering::Relaxed) / block).max(1);
+        let pace = AheadLimits { start, max, piece, end: shape.blocks };
         let now = self.threads.rt.now();
         let noted = {
             let mut shard = self.shard(id).lock();

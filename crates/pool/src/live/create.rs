@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::faults::FaultLog;
 use crate::live::config_edit::bad;
 use crate::mapping;
-use crate::open::{Pool, READ_AHEAD_BYTES};
+use crate::open::{Pool, READ_AHEAD_BYTES, read_ahead};
 use crate::refusal::{PoolRefusal, VdevFault};
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
@@ -297,7 +297,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let block_faults = Arc::<FaultLog>::default();
     let (cache, sink) = (options.cache_bytes, Arc::clone(&block_faults) as _);
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
-    store.reading_ahead().set_max(options.read_ahead_bytes);
+    read_ahead(&store, &reader.vdevs(), options.read_ahead_bytes);
     let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", e);
     let mos = mos_over(&store, None).map_err(failed)?;
     let tx = Tx::syncing(FIRST_TXG);

@@ -22,6 +22,8 @@ pub(crate) struct LeafQueue {
     limits: Arc<QueueLimits>,
     rt: Rt,
     rotating: bool,
+    /// It is in an object store, which has room for all readers, and a line of its own.
+    is_store: bool,
     /// What its readers know of it.
     pub(crate) pace: Arc<Pace>,
     state: Mutex<State>,
@@ -68,9 +70,10 @@ impl LeafQueue {
         limits: Arc<QueueLimits>,
     ) -> Arc<Self> {
         let rotating = device.is_rotating();
+        let is_store = device.stats().store.is_some();
         let state = Mutex::default();
         let pace = Pace::new(rt, Arc::clone(&limits));
-        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, pace, state })
+        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, is_store, pace, state })
     }
 
     /// The device behind it.
@@ -153,7 +156,7 @@ impl LeafQueue {
         let count = batch.len();
         let mut ios = batch.map(|(offset, len, work)| Io { offset, len, arrived: 0, alone, work });
         let nested = drive::is_within();
-        let is_unbounded = self.limits.is_unbounded();
+        let is_unbounded = self.has_no_limit(class);
         let begun = {
             let mut state = self.state.lock();
             if is_unbounded || (!nested && count == 1 && self.is_free(&state, class)) {
@@ -190,6 +193,14 @@ impl LeafQueue {
         }
     }
 
+    /// Requests of a class go to the device as they come. Reads that a thread waits for do so at an
+    /// object store: the limits are those of disks, and what comes together is joined there, which
+    /// requests that are let in one after the other are not.
+    fn has_no_limit(&self, class: IoClass) -> bool {
+        let is_read = matches!(class, IoClass::SyncRead | IoClass::AsyncRead);
+        self.limits.is_unbounded() || (self.is_store && is_read)
+    }
+
     /// A request may go to the device without standing in line.
     fn is_free(&self, state: &State, class: IoClass) -> bool {
         let State { lines, schedule, .. } = state;
@@ -221,7 +232,7 @@ impl LeafQueue {
         }
         let weight = {
             let mut state = self.state.lock();
-            if !self.is_free(&state, class) && !self.limits.is_unbounded() {
+            if !self.is_free(&state, class) && !self.has_no_limit(class) {
                 return None;
             }
             self.begin(&mut state, class, len as u64)
