@@ -75,7 +75,7 @@ fn is_over(pool: &LivePool, case: &str) {
 }
 
 /// Every block is as it should be on every leaf.
-fn has_all_on_each(pool: &LivePool, case: &str) {
+pub(super) fn has_all_on_each(pool: &LivePool, case: &str) {
     pool.scrub().unwrap();
     pool.wait_for_scan().unwrap();
     let scrub = pool.view().scan_state().unwrap().unwrap();

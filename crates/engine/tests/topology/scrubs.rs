@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::Device;
 use engine::inside::vdev::Txgs;
 
@@ -540,6 +541,47 @@ fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
         assert!(names.contains(&"tank/large:/file".to_owned()), "{names:?}");
         assert!(!names.iter().any(|name| name.starts_with('<')), "{names:?}");
         drop(view);
+        drop(run.abandon());
+    });
+}
+
+/// A snapshot is destroyed before a resilver comes to it, or while it is there: what it shared with
+/// the next one is visited there.
+#[test]
+fn what_a_snapshot_shared_that_is_destroyed_too_early_is_resilvered() {
+    let (late, now) = (16 << 20, Time { seconds: 1, nanos: 0 });
+    scenarios((2150..).zip(["first", "second"]), |steps, destroyed| {
+        let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12).breakable();
+        let run = Run::new(steps.seed(), bench).following(steps);
+        let pool = run.pool();
+        pool.offline_leaf(guid(pool, 1), OfflineMode::Offline).unwrap();
+        super::random::add_large(pool, LARGE_BYTES);
+        pool.snapshot(&["tank/large@first".to_owned()], Vec::new()).unwrap();
+        let fs = pool.filesystem("tank/large").unwrap();
+        let new = NewFile::new(NewKind::File, 0o644, now);
+        let file = fs.create(fs.root_object(), b"late", &new).unwrap().number();
+        let mut data = vec![0; late];
+        testkit::Rng::new(1).fill(&mut data);
+        fs.write_at(file, 0, &data, now).unwrap();
+        drop(fs);
+        pool.snapshot(&["tank/large@second".to_owned()], Vec::new()).unwrap();
+        pool.sync().unwrap();
+        set(pool, "zfs_scan_legacy=1");
+        set(pool, "zfs_scrub_min_time_ms=1");
+        online_leaf(pool, &run.bench, 1);
+        while pool.scan().is_none_or(|now| now.processed < LARGE_BYTES / 4) {
+            std::hint::spin_loop();
+        }
+        set(pool, "zfs_scan_suspend_progress=1");
+        std::thread::sleep(Duration::from_millis(20));
+        let processed = pool.scan().expect("far from its end").processed;
+        assert!(processed < LARGE_BYTES, "it is in the first snapshot: {processed}");
+        pool.destroy_snapshots(&[format!("tank/large@{destroyed}")], false).unwrap();
+        pool.sync().unwrap();
+        set(pool, "zfs_scan_suspend_progress=0");
+        pool.wait_for_scan().unwrap();
+        assert!(is_whole(pool), "{destroyed}");
+        super::deferred::has_all_on_each(pool, destroyed);
         drop(run.abandon());
     });
 }

@@ -141,6 +141,8 @@ pub(super) struct Set {
     pub(super) guid: u64,
     /// Blocks born after this txg are visited.
     pub(super) since: u64,
+    /// The snapshot, by guid, that is visited for what is older; 0 for none.
+    pub(super) before: u64,
     /// Where the last piece ended.
     pub(super) resume: Option<(u64, u64)>,
 }

@@ -20,6 +20,11 @@
 //!            the first txg in which something else changes the MOS: before it does
 //! ```
 //!
+//! A place that was given up is found anew among the datasets that there are, and written again
+//! some seconds after it was written last ([`PLACE_EACH`](super::PLACE_EACH)), with what the walk
+//! had visited then. So a pool whose snapshots come and go all the time has a place most of the
+//! time, and each is paid for with one small task.
+//!
 //! A place that was found in one txg and is to be written in a later one is given up when another
 //! task came between (`Scans::tasks`). So what is on disk fits the datasets of its own txg, always.
 //! A scrub that is paused stays in memory, and its place is written again when the pool is closed.
@@ -57,6 +62,17 @@ pub(super) type Queue = BTreeMap<u64, u64>;
 pub(super) struct SavedScan {
     pub(super) state: ScanState,
     pub(super) queue: Queue,
+}
+
+impl SavedScan {
+    /// It does not begin anew.
+    pub(super) fn has_place(&self) -> bool {
+        has_place(&self.state)
+    }
+}
+
+fn has_place(state: &ScanState) -> bool {
+    state.state() == State::Active && state.bookmark != Zbookmark::default()
 }
 
 fn state_in(objset: &Objset) -> Result<Option<ScanState>> {
@@ -132,8 +148,7 @@ impl TaskCx<'_> {
         let directory = objects.object(mos::DIRECTORY_OBJECT)?;
         let words = ZapValue::from_words(&state.to_words());
         zap::set(&directory, self.tx, mos::SCAN.as_bytes(), &words)?;
-        let has_place = state.state() == State::Active && state.bookmark != Zbookmark::default();
-        self.shared.scans.has_place.store(has_place, Ordering::Release);
+        self.shared.scans.has_place.store(has_place(&state), Ordering::Release);
         Ok(())
     }
 
@@ -179,8 +194,7 @@ impl Shared {
         let Some(SavedScan { state, .. }) = under_way(&self.mos)? else {
             return Ok(PendingScan::Nothing);
         };
-        let has_place = state.bookmark != Zbookmark::default();
-        self.scans.has_place.store(has_place, Ordering::Release);
+        self.scans.has_place.store(has_place(&state), Ordering::Release);
         Ok(match state.function() {
             Function::Scrub if state.flags & ScanState::FLAG_PAUSED != 0 => PendingScan::Paused,
             Function::Scrub => PendingScan::Scrub,

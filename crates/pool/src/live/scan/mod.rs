@@ -283,7 +283,7 @@ impl Shared {
         };
         match is_resumed {
             // Also because a scrub waits for what is being freed, which takes a txg.
-            true => self.put_place_of(&walk, state)?,
+            true => drop(self.put_place_of(&walk, state)?),
             false => self.begin(state, &targets)?,
         }
         self.post_scan(function, if is_resumed { "resume" } else { "start" });
@@ -420,8 +420,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes where a scrub is, and what it found.
-    fn put_place_of(&self, walk: &walk::Walk<'_>, mut state: ScanState) -> Result<()> {
+    /// Writes where a scrub is, and what it found. Whether that is not the beginning.
+    fn put_place_of(&self, walk: &walk::Walk<'_>, mut state: ScanState) -> Result<bool> {
         let (kept, tasks) = {
             let _gate = self.gate.read();
             let (place, mut queue) = walk.place()?;
@@ -433,6 +433,7 @@ impl Shared {
             }
             (kept::SavedScan { state, queue }, self.scans.tasks.load(Ordering::Acquire))
         };
+        let is_place = kept.has_place();
         let lost = walk.outcome.lost_blocks.clone();
         self.run_keeping_datasets(move |cx| {
             cx.put_place(&kept, tasks)?;
@@ -440,7 +441,8 @@ impl Shared {
                 true => Ok(()),
                 false => cx.log_lost(&lost, OldErrors::Kept),
             }
-        })
+        })?;
+        Ok(is_place)
     }
 
     /// The pool is being closed: a scrub that is paused has a place on disk again.
@@ -451,7 +453,7 @@ impl Shared {
             return Ok(());
         }
         let walk = walk::Walk::of_rest(self, &state, &BTreeMap::new(), rest);
-        self.put_place_of(&walk, state)
+        self.put_place_of(&walk, state).map(drop)
     }
 
     /// Until a txg is durable.
@@ -475,9 +477,10 @@ impl Shared {
             }
             let is_done = walk.piece()?;
             let is_time = walk.time_since_place() >= self.place_each();
-            if !is_done && walk.is_settled() && is_time {
-                self.put_place_of(walk, *state)?;
-                walk.note_place_saved();
+            let is_settled = walk.is_settled() && is_time;
+            if !is_done && (is_settled || walk.has_lost_place()) {
+                let is_place = self.put_place_of(walk, *state)?;
+                walk.note_place_saved(is_place, is_settled);
             }
             if let Some(now) = &mut self.scans.state.lock().now {
                 walk.outcome.note(now);

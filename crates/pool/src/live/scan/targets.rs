@@ -99,7 +99,7 @@ impl Shared {
         let is_closing = self.scans.state.lock().closing;
         let is_worth = walk.time_since_place() >= super::PLACE_WORTH;
         match is_closing && is_worth && self.txgs.why_stopped().is_none() {
-            true => self.put_place_of(walk, state),
+            true => self.put_place_of(walk, state).map(drop),
             false => Ok(()),
         }
     }

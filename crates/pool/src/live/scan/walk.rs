@@ -10,7 +10,8 @@
 //! - a snapshot that was taken meanwhile is a dataset that was not visited; it is found when the
 //!   list of those that are left is empty and all are looked at again;
 //! - what a destroyed snapshot shared with the next one is visited there, because each dataset is
-//!   visited from the snapshot on that *was visited* before it;
+//!   visited from the snapshot on that *was visited* before it: when one that is left is gone, what
+//!   comes after it takes over from where it would have begun ([`take_over`]);
 //! - within a dataset blocks stay at their place in the order of the walk.
 //!
 //! A dataset is known by its guid: its number may be another one's by now.
@@ -35,6 +36,7 @@
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
 
+use super::PLACE_EACH;
 use super::kept::{NO_OBJSET, Queue, SavedScan, restarted};
 use super::rest::ScanPacing;
 use crate::error::Result;
@@ -53,6 +55,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vdev::{Heal, NodeRef, Txgs, VdevTree};
 use zio::Mended;
@@ -97,6 +100,8 @@ pub(super) struct Walk<'a> {
     settled: Option<Visited>,
     /// What it leaves to others.
     rests: ScanPacing,
+    /// When its place was written last, if it is one: others may have it given up at any time.
+    written: Option<Duration>,
 }
 
 impl<'a> Walk<'a> {
@@ -105,9 +110,21 @@ impl<'a> Walk<'a> {
         self.shared.rt.now().saturating_sub(self.kept)
     }
 
-    /// Its place is on disk.
-    pub(super) fn note_place_saved(&mut self) {
-        self.kept = self.shared.rt.now();
+    /// Where it was was written. That `is_place`, unless it is the beginning; and everything before
+    /// it is visited if it `is_settled`.
+    pub(super) fn note_place_saved(&mut self, is_place: bool, is_settled: bool) {
+        let now = self.shared.rt.now();
+        self.written = is_place.then_some(now);
+        if is_settled {
+            self.kept = now;
+        }
+    }
+
+    /// Its place was given up because datasets changed, some time after it was written, and is to
+    /// be written again.
+    pub(super) fn has_lost_place(&self) -> bool {
+        let is_old = |at: Duration| self.shared.rt.now().saturating_sub(at) >= PLACE_EACH;
+        self.written.is_some_and(is_old) && !self.shared.scans.has_place.load(Ordering::Acquire)
     }
 
     pub(super) fn new(
@@ -124,7 +141,8 @@ impl<'a> Walk<'a> {
             targets.values().for_each(|missed| all.merge(missed));
             all
         });
-        let left = VecDeque::from([Set { object: 0, guid: 0, since: min, resume: None }]);
+        let mos = Set { object: 0, guid: 0, since: min, before: 0, resume: None };
+        let left = VecDeque::from([mos]);
         let (seen, outcome) = (BTreeSet::new(), Outcome::default());
         let walked = WalkedSets::default();
         let kept = shared.rt.now();
@@ -150,6 +168,7 @@ impl<'a> Walk<'a> {
             is_reading: false,
             settled: None,
             rests: ScanPacing::default(),
+            written: None,
         }
     }
 
@@ -170,7 +189,8 @@ impl<'a> Walk<'a> {
         let walk = Self::new(shared, state.function(), targets, min, max);
         let ScanRemainder { visited, walked, collected, settled } = rest;
         let Visited { left, seen, outcome } = visited;
-        let walk = Self { left, seen, walked, outcome, ..walk };
+        let written = Some(walk.kept);
+        let walk = Self { left, seen, walked, outcome, written, ..walk };
         match collected.is_empty() {
             true => walk,
             false => Self { collected, settled, is_reading: true, ..walk },
@@ -223,7 +243,8 @@ impl<'a> Walk<'a> {
                 walk.outcome.begin_at(&restarted(kept.state));
                 return Ok(walk);
             };
-            left.push_back(Set { object, guid: d.guid, since: min.max(since), resume });
+            let before = all.get(&d.prev_snap).map_or(0, |before| before.guid);
+            left.push_back(Set { object, guid: d.guid, since: min.max(since), before, resume });
         }
         // What they lead to is found when they are done.
         let mut after: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -238,7 +259,7 @@ impl<'a> Walk<'a> {
                 behind.push(next);
             }
         }
-        walk.left = left;
+        (walk.left, walk.written) = (left, Some(walk.kept));
         Ok(walk)
     }
 
@@ -254,7 +275,6 @@ impl<'a> Walk<'a> {
         let mos = Objset::open(Arc::clone(&shared.store) as _, 0, &root, None)?;
         let mut state = ScanState::default();
         (state.cur_min_txg, state.cur_max_txg) = (self.min, self.max);
-        let current = sets.front().filter(|set| set.resume.is_some());
         if let Some(mos) = sets.iter().find(|set| set.object == 0) {
             state.bookmark = mos.resume.map_or(Zbookmark::default(), |(object, blkid)| {
                 Zbookmark::new(0, object, 0, blkid)
@@ -262,6 +282,8 @@ impl<'a> Walk<'a> {
             return Ok((state, Queue::new()));
         }
         let all = datasets(&mos);
+        let sets = still_there(sets, &all);
+        let current = sets.front().filter(|set| set.resume.is_some());
         state.bookmark = Zbookmark::new(NO_OBJSET, 0, 0, 0);
         if let Some((set, (object, blkid))) = current.and_then(|set| Some((set, set.resume?))) {
             state.bookmark = Zbookmark::new(set.object, object, 0, blkid);
@@ -377,7 +399,10 @@ impl<'a> Walk<'a> {
             let root = match (set.object, &found) {
                 (0, _) => uberblock.rootbp,
                 (_, Some(d)) => d.bp,
-                (_, None) => continue,
+                (_, None) => {
+                    take_over(&mut self.left, &set);
+                    continue;
+                }
             };
             if let Some(d) = &found {
                 self.walked.note(set.object, d.guid, d.prev_snap);
@@ -424,12 +449,34 @@ impl<'a> Walk<'a> {
         found.sort_by_key(|(_, d)| (!d.is_snapshot(), d.creation_txg));
         for (object, d) in &found {
             let before = dataset(mos, d.prev_snap).filter(|p| self.seen.contains(&p.guid));
-            let since = before.map_or(self.min, |p| self.min.max(p.creation_txg));
+            let since = before.as_ref().map_or(self.min, |p| self.min.max(p.creation_txg));
+            let before = before.map_or(0, |p| p.guid);
             self.seen.insert(d.guid);
-            self.left.push_back(Set { object: *object, guid: d.guid, since, resume: None });
+            self.left.push_back(Set { object: *object, guid: d.guid, since, before, resume: None });
         }
         !found.is_empty()
     }
+}
+
+/// A snapshot was destroyed that was left to be visited: what comes after it begins where it would
+/// have begun.
+fn take_over(left: &mut VecDeque<Set>, gone: &Set) {
+    for set in left.iter_mut().filter(|set| gone.guid != 0 && set.before == gone.guid) {
+        (set.since, set.before, set.resume) = (gone.since, gone.before, None);
+    }
+}
+
+/// Those that are left without what was destroyed.
+fn still_there(left: &VecDeque<Set>, all: &BTreeMap<u64, DslDataset>) -> VecDeque<Set> {
+    let mut left = left.clone();
+    let mut out = VecDeque::new();
+    while let Some(set) = left.pop_front() {
+        match all.get(&set.object).is_some_and(|d| d.guid == set.guid) {
+            true => out.push_back(set),
+            false => take_over(&mut left, &set),
+        }
+    }
+    out
 }
 
 /// All datasets and snapshots, by number. What cannot be read of the MOS was counted when it was
