@@ -54,6 +54,9 @@ impl Shared {
     pub(super) fn set_tunable(&self, tunable: Tunable, value: u64) {
         self.tunables.store(tunable, value);
         self.push(tunable, value);
+        if matches!(tunable.row().push, Push::Txg) {
+            self.txgs.want_next();
+        }
     }
 
     /// Brings every value down to what uses it.
@@ -67,7 +70,7 @@ impl Shared {
         let is_on = value == 1;
         let number = usize::try_from(value).unwrap_or(usize::MAX);
         match tunable.row().push {
-            Push::OnUse => {}
+            Push::OnUse | Push::Txg => {}
             Push::Timeout => {
                 self.txgs.change_limits(|l| l.timeout = Duration::from_secs(value));
             }

@@ -129,6 +129,8 @@ pub(super) enum Push {
     InFlightMax,
     /// Whether anything is counted.
     Counting,
+    /// The same, in each txg. When it is set one is wanted, for an idle pool has none.
+    Txg,
 }
 
 /// One line of the table.

@@ -354,7 +354,7 @@ table! {
         Push::OnUse,
         "A transaction group copies this much of a device that is being removed before it ends.";
     RemovalSuspend "zfs_removal_suspend_progress" Unit::Switch, 0, 0..=1,
-        Push::OnUse,
+        Push::Txg,
         "A removal of a device waits.";
 
     // Expansion of raidz.
@@ -362,9 +362,9 @@ table! {
         Push::OnUse,
         "A transaction group moves this much of a raidz that is being expanded before it ends.";
     ReflowMax "raidz_expand_max_reflow_bytes" Unit::Bytes, 0, 0..=1 << 60,
-        Push::OnUse,
+        Push::Txg,
         "An expansion of a raidz pauses when this much was moved; 0: it does not.";
     ReflowSuspend "zinc_raidz_expand_suspend_progress" Unit::Switch, 0, 0..=1,
-        Push::OnUse,
+        Push::Txg,
         "An expansion of a raidz waits.";
 }
