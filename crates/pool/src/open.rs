@@ -620,11 +620,12 @@ impl Pool {
         self.suspended.as_deref()
     }
 
-    /// Devices in use that are not where they were opened any more, and what became of them.
+    /// Devices in use that are not where they were opened any more, and what became of them. Those that
+    /// are OFFLINE or FAULTED are not: nothing is lost with them.
     #[must_use]
     pub fn displaced(&self) -> Vec<(String, device::Displacement)> {
         let tree = self.vdevs();
-        let in_use = |l: &vdev::NodeRef<'_>| l.state() != VdevState::Removed;
+        let in_use = |l: &vdev::NodeRef<'_>| l.state().is_readable();
         let displaced = |l: vdev::NodeRef<'_>| Some((l.name().to_owned(), l.displaced()?));
         tree.leaves().filter(in_use).filter_map(displaced).collect()
     }

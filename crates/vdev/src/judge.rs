@@ -68,17 +68,19 @@ impl VdevTree {
         for (index, node) in self.nodes.iter().enumerate() {
             let before = node.health.mark();
             let may_be_displaced = match before {
-                Mark::None | Mark::Astray => node.writer.is_some(),
+                Mark::None | Mark::Astray | Mark::Degraded => node.writer.is_some(),
                 Mark::Removed => node.health.went_astray(),
-                Mark::Degraded | Mark::Faulted => false,
+                Mark::Faulted => false,
             };
             let Some(device) = node.device.as_ref().filter(|_| may_be_displaced) else { continue };
             let became = device.displaced();
             let mark = match became {
                 // One that is gone without comes back by an order of its own.
                 _ if before == Mark::Removed => Mark::Removed,
-                None => Mark::None,
                 Some(_) if self.can_lose(index) => Mark::Removed,
+                // It is used, and its errors are known.
+                _ if before == Mark::Degraded => Mark::Degraded,
+                None => Mark::None,
                 Some(_) => Mark::Astray,
             };
             // One that is needed is read as far as it goes.

@@ -685,12 +685,13 @@ fn devices_that_were_needed_all_the_while_are_online_when_they_are_back() {
     place.run(&["zfs", "list", "-d", ".", "tank/after"]).ok();
 }
 
-/// A side that has shown many errors is DEGRADED, and read like any other.
+/// A side that has shown many errors is DEGRADED, and read like any other. When its file is deleted
+/// the pool goes on without it.
 #[test]
-fn a_side_with_many_errors_is_checked() {
+fn a_side_with_many_errors_is_checked_and_can_go() {
     let place = Place::new(&["mirror"], &["a", "b"]);
     place.fill(24);
-    let server = place.serve();
+    let mut server = place.serve();
     let noise = std::fs::File::options().write(true).open(place.path("b")).unwrap();
     noise.write_all_at(&vec![0xa5; 40 << 20], 5 << 20).unwrap();
     place.run(&["zpool", "scrub", "-w", "tank"]).ok();
@@ -698,7 +699,13 @@ fn a_side_with_many_errors_is_checked() {
     let check = place.run(&["check", "tank"]);
     assert_eq!(check.code, 0, "{}{}", check.out, check.err);
     has_not(&check.out, &["device-absent", "not checked"]);
-    drop(server);
+    std::fs::remove_file(place.path("b")).unwrap();
+    let created = place.run(&["zfs", "create", "tank/after"]);
+    assert_eq!(created.code, 0, "{}", created.err);
+    has(&created.err, &["goes on without devices", "was deleted"]);
+    has(&place.run(&["zpool", "status", "tank"]).out, &["REMOVED", "was deleted"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert!(server.0.wait().unwrap().success());
 }
 
 /// Both sides are deleted: nothing makes up for that, and the pool is not ONLINE.
