@@ -4,7 +4,7 @@
 //! that means for the owner of the data.
 
 use crate::damage::DeviceDamage;
-use ondisk::Dva;
+use ondisk::{DmuType, Dva};
 use std::fmt;
 use std::sync::Arc;
 use zio::Place;
@@ -55,6 +55,10 @@ pub enum LostPart {
     PoolsOwn,
     /// Dnodes of files.
     Dnodes,
+    /// What a file system needs to be opened.
+    FileSystem,
+    /// Names in a directory.
+    Names,
     /// A range of a file.
     Range,
     /// All of an object that is below the block.
@@ -62,14 +66,22 @@ pub enum LostPart {
 }
 
 impl Location {
-    /// The data that is lost with a block at this place.
+    /// The data that is lost with a block of this type at this place.
     #[must_use]
-    pub fn lost(&self) -> LostPart {
+    pub fn lost(&self, kind: DmuType) -> LostPart {
+        const TO_OPEN: [DmuType; 4] = [
+            DmuType::MASTER_NODE,
+            DmuType::SA_MASTER_NODE,
+            DmuType::SA_ATTR_REGISTRATION,
+            DmuType::SA_ATTR_LAYOUTS,
+        ];
         match (self.place.objset, self.place.object, self.place.level) {
             (_, _, Place::LEVEL_OBJSET) => LostPart::Dataset,
             (_, _, Place::LEVEL_ZIL) => LostPart::Log,
             (0, _, _) => LostPart::PoolsOwn,
             (_, 0, _) => LostPart::Dnodes,
+            _ if TO_OPEN.contains(&kind) => LostPart::FileSystem,
+            _ if kind == DmuType::DIRECTORY_CONTENTS => LostPart::Names,
             (_, _, 0) => LostPart::Range,
             _ => LostPart::Below,
         }
@@ -102,6 +114,8 @@ pub enum Issue {
         copies: Vec<Dva>,
         /// Bytes it held, uncompressed.
         size: u64,
+        /// The type of the object that it is of.
+        kind: DmuType,
         /// Why it cannot be read.
         cause: Cause,
     },
@@ -260,6 +274,14 @@ pub enum Issue {
         stored: u64,
         /// References beyond the first that were found.
         counted: u64,
+    },
+    /// The block reference table counts its own entries rightly: where it counts none, a free does
+    /// not look for one.
+    CloneTable {
+        /// Top-level vdev.
+        vdev: u32,
+        /// The contradiction.
+        cause: Cause,
     },
     /// Sums of space in datasets and directories are right.
     DatasetSpace {
@@ -441,6 +463,7 @@ impl Issue {
             Self::InCheckpoint(issue) => issue.name(),
             Self::DedupCount { .. } => "dedup-count",
             Self::CloneCount { .. } => "clone-count",
+            Self::CloneTable { .. } => "clone-table",
             Self::DatasetSpace { .. } => "dataset-space",
             Self::DatasetLinks { .. } => "dataset-links",
             Self::BlockList { .. } => "block-list",
@@ -487,7 +510,7 @@ impl Issue {
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BlockLost { at, copies, size, cause } => {
+            Self::BlockLost { at, copies, size, cause, .. } => {
                 let copies: Vec<String> = copies.iter().map(Dva::to_string).collect();
                 let copies = copies.join(", ");
                 write!(f, "{at}: {size} bytes cannot be read, copies [{copies}]: {cause}")
@@ -549,6 +572,9 @@ impl fmt::Display for Issue {
                 "clone entry of vdev {vdev} offset {offset:#x}: {stored} more references, found \
                  {counted}"
             ),
+            Self::CloneTable { vdev, cause } => {
+                write!(f, "the table of clones of vdev {vdev}: {cause}")
+            }
             Self::DatasetSpace { dataset, field, stored, counted, .. } => {
                 write!(f, "{dataset}: {field} is {stored}, counted {counted}")
             }

@@ -10,7 +10,8 @@
 //!            size, birth, fill count; its space claimed
 //! checkpoint the same for what a checkpoint keeps
 //! spacemaps  claimed space against allocated space: leaks, double use, use of free space
-//! shared     references found against those in dedup and clone tables
+//! shared     references found against those in dedup and clone tables; recount: those that no
+//!            table counts
 //! removed    mappings of removed vdevs against the blocks that need them
 //! datasets   sums of the walk against referenced, unique, used; dead lists; links among datasets
 //! names      of datasets, properties and features: such as these can have
@@ -36,10 +37,12 @@ mod labels;
 mod lists;
 mod names;
 mod options;
+mod recount;
 mod removed;
 mod report;
 mod sets;
 mod shared;
+mod shared_counts;
 mod sink;
 mod space;
 mod spacemaps;
@@ -54,7 +57,9 @@ pub use damage::{DeviceDamage, RANGES_MAX};
 pub use datasets::own_dirs;
 pub use issue::{Cause, Issue, Location, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
+pub use recount::Unlisted;
 pub use report::Report;
+pub use shared_counts::{CloneEntryCount, SharedCounts};
 pub use totals::{BlockKind, Sum, Totals};
 pub use used_space::UsedSpace;
 pub use verdict::verdict;
@@ -62,7 +67,9 @@ pub use verdict::verdict;
 use pool::Pool;
 use pool::UnguardedDatasets as _;
 use rt::Progress;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Checks an open pool.
 #[must_use]
@@ -113,6 +120,7 @@ pub fn survey(
         sink.put(Issue::DeviceDamaged(d.clone()));
     }
     let mut stored = None;
+    let (mut counts, mut is_walked) = (SharedCounts::default(), false);
     let complete = metadata_lost == 0 && !destroyed.is_begun;
     if !report.cancelled {
         progress.begin("space maps", 0);
@@ -121,7 +129,8 @@ pub fn survey(
         stored = Some(compared.maps);
         removed::audit(pool, &claims, complete, &sink);
         if complete {
-            shared.settle(&sink);
+            counts = settle(pool, options, &shared, &sink, progress);
+            is_walked = !sets.all.iter().any(|set| set.incomplete.load(Ordering::Relaxed));
         }
         progress.begin("datasets", 0);
         datasets::audit(pool, &sets, &sink);
@@ -133,8 +142,31 @@ pub fn survey(
     }
     (report.issues, report.dropped) = sink.finish();
     report.elapsed = clock.now().saturating_sub(start);
-    let taken = stored.map(|maps| UsedSpace::new(claims, &maps, complete));
+    // Space that an entry of a dedup table names may be given out when the entry is gone.
+    let may_free = complete && (is_walked || !shared.has_dedup()) && counts.is_dedup_right();
+    // References that were not come to are not counted.
+    let counts = if is_walked { counts } else { SharedCounts::default() };
+    let taken = stored.map(|maps| UsedSpace::new(claims, &maps, may_free, counts));
     (report, taken)
+}
+
+/// Compares references to shared blocks with the tables. What looked as if it were allocated twice
+/// and is one block is an entry that is missing.
+fn settle(
+    pool: &Pool,
+    options: &CheckOptions,
+    shared: &shared::Shared,
+    sink: &sink::Sink,
+    progress: &Progress,
+) -> SharedCounts {
+    let unlisted = recount::unlisted(pool, options, &shared.suspects(), progress);
+    let one: HashSet<[u64; 2]> =
+        unlisted.iter().flat_map(|block| block.bp.dvas().map(|(_, dva)| dva.words())).collect();
+    sink.retain(|issue| match issue {
+        Issue::DoubleAllocation { dva, .. } => !one.contains(&dva.words()),
+        _ => true,
+    });
+    shared.settle(pool, unlisted, sink)
 }
 
 /// The issues of labels alone, read again: part of [`run`], and quick.

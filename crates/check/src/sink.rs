@@ -30,6 +30,11 @@ impl Sink {
         }
     }
 
+    /// Takes back what turned out to be something else.
+    pub(crate) fn retain(&self, is_so: impl FnMut(&Issue) -> bool) {
+        self.inner.lock().issues.retain(is_so);
+    }
+
     /// Adds what another collector counted and did not keep.
     pub(crate) fn put_dropped(&self, dropped: BTreeMap<&'static str, u64>) {
         let mut inner = self.inner.lock();

@@ -1,19 +1,26 @@
-//! The space that blocks take, for rebuilding space maps.
+//! The space that blocks take, for rebuilding space maps, and the counts of shared ones.
 
 use crate::claims::Claims;
+use crate::shared_counts::SharedCounts;
 use crate::space::Bitmap;
 use std::collections::BTreeMap;
 
 /// The space of each vdev that is taken by the blocks that were visited. If some could not be read,
 /// the blocks below them were not visited, and all space that the space maps have as allocated
-/// counts as taken too.
+/// counts as taken too; so it does while a dedup table names blocks that nothing refers to.
 pub struct UsedSpace {
     vdevs: BTreeMap<u32, Bitmap>,
     complete: bool,
+    shared: SharedCounts,
 }
 
 impl UsedSpace {
-    pub(crate) fn new(claims: Claims<'_>, maps: &BTreeMap<u32, Bitmap>, complete: bool) -> Self {
+    pub(crate) fn new(
+        claims: Claims<'_>,
+        maps: &BTreeMap<u32, Bitmap>,
+        complete: bool,
+        shared: SharedCounts,
+    ) -> Self {
         let vdevs = claims.into_taken();
         if !complete {
             for (id, map) in maps {
@@ -24,10 +31,16 @@ impl UsedSpace {
                 }
             }
         }
-        Self { vdevs, complete }
+        Self { vdevs, complete, shared }
     }
 
-    /// Every block could be read that leads to others, so nothing else is taken.
+    /// What the tables of shared blocks are to say.
+    #[must_use]
+    pub fn shared(&self) -> &SharedCounts {
+        &self.shared
+    }
+
+    /// Nothing else is taken.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete

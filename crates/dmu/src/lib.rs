@@ -18,6 +18,7 @@
 mod ahead;
 pub mod bpobj;
 mod cache;
+pub mod ddt;
 pub mod deadlist;
 mod error;
 mod faults;
@@ -58,7 +59,7 @@ pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use usage::{SetCounts, SetUse, Usage, UseCount};
 pub use versions::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
-    SealedSet, SetKey, SetPolicy, SyncContext,
+    SealedSet, SetKey, SetPolicy, SyncContext, TreeMend,
 };
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place, Seal};

@@ -22,6 +22,8 @@ use crate::error::{ErrorKind, Result};
 use crate::kinds::{Checksum, Compression};
 use crate::wordstruct::{Field, word_struct};
 
+/// The feature that pools with tables of the second generation have in use.
+pub const FEATURE: &str = "com.klarasystems:fast_dedup";
 /// Member `version` of a fast dedup directory.
 pub const DIR_VERSION: &str = "version";
 /// Member `flags` of a fast dedup directory: `FLAG_*`.
@@ -238,6 +240,69 @@ pub enum Value {
 }
 
 impl Value {
+    /// The entry of a block that `references` pointers like this use; of a flat one also since when
+    /// it is in its class, in seconds since 1970.
+    #[must_use]
+    pub fn new(bp: &BlkPtr, references: u64, flat: bool, class_start: u64) -> Self {
+        let [a, b, c, d, e, f, ..] = *bp.words();
+        let (dvas, refcount, physical_birth) =
+            ([a, b, c, d, e, f], references, bp.physical_birth());
+        if flat {
+            return Self::Flat(FlatValue { dvas, refcount, physical_birth, class_start });
+        }
+        let mut value = LegacyValue::default();
+        if let Some(variant) = value.variants.get_mut(bp.dvas().count()) {
+            *variant = LegacyVariant { dvas, refcount, physical_birth };
+        }
+        Self::Legacy(value)
+    }
+
+    /// The number of variants: each has its own copies and its own count.
+    #[must_use]
+    pub fn variants(&self) -> usize {
+        match self {
+            Self::Legacy(v) => v.variants.len(),
+            Self::Flat(_) => 1,
+        }
+    }
+
+    /// Addresses, references and birth of a variant; zeros where there is none.
+    #[must_use]
+    pub fn variant(&self, number: usize) -> LegacyVariant {
+        match self {
+            Self::Legacy(v) => v.variants.get(number).copied().unwrap_or_default(),
+            Self::Flat(v) if number == 0 => LegacyVariant {
+                dvas: v.dvas,
+                refcount: v.refcount,
+                physical_birth: v.physical_birth,
+            },
+            Self::Flat(_) => LegacyVariant::default(),
+        }
+    }
+
+    /// The same entry with another count of a variant. A variant of a legacy entry that nothing
+    /// uses is empty.
+    #[must_use]
+    pub fn with_references(mut self, number: usize, references: u64) -> Self {
+        match &mut self {
+            Self::Flat(v) if number == 0 => v.refcount = references,
+            Self::Flat(_) => {}
+            Self::Legacy(v) => {
+                if let Some(variant) = v.variants.get_mut(number) {
+                    let counted = LegacyVariant { refcount: references, ..*variant };
+                    *variant = if references == 0 { LegacyVariant::default() } else { counted };
+                }
+            }
+        }
+        self
+    }
+
+    /// The class of an entry with these references.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        if self.total_refcount() > 1 { Class::Duplicate } else { Class::Unique }
+    }
+
     /// Decodes the packed value of a ZAP entry; `flat` by [`FLAG_FLAT`] of the table.
     pub fn unpack(packed: &[u8], flat: bool) -> Result<Self> {
         let size = if flat { FlatValue::SIZE } else { LegacyValue::SIZE };
@@ -353,6 +418,37 @@ word_struct! {
     }
 }
 
+impl Stat {
+    /// Those of a variant: `dsize` bytes are allocated for it.
+    #[must_use]
+    pub fn of(key: &DdtKey, references: u64, dsize: u64) -> Self {
+        let (lsize, psize) = (key.lsize(), key.psize());
+        Self {
+            blocks: 1,
+            lsize,
+            psize,
+            dsize,
+            ref_blocks: references,
+            ref_lsize: lsize.saturating_mul(references),
+            ref_psize: psize.saturating_mul(references),
+            ref_dsize: dsize.saturating_mul(references),
+        }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        sum(&mut self.blocks, other.blocks);
+        sum(&mut self.lsize, other.lsize);
+        sum(&mut self.psize, other.psize);
+        sum(&mut self.dsize, other.dsize);
+        sum(&mut self.ref_blocks, other.ref_blocks);
+        sum(&mut self.ref_lsize, other.ref_lsize);
+        sum(&mut self.ref_psize, other.ref_psize);
+        sum(&mut self.ref_dsize, other.ref_dsize);
+    }
+}
+
 /// Buckets of a histogram.
 pub const HISTOGRAM_BUCKETS: usize = 64;
 
@@ -362,6 +458,12 @@ pub const HISTOGRAM_BUCKETS: usize = 64;
 pub struct Histogram {
     /// The 64 sums.
     pub buckets: Vec<Stat>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![Stat::default(); HISTOGRAM_BUCKETS] }
+    }
 }
 
 impl Histogram {
@@ -375,6 +477,14 @@ impl Histogram {
             buckets.push(Stat::from_words(words.get(i * Stat::WORDS..).unwrap_or(&[]))?);
         }
         Ok(Self { buckets })
+    }
+
+    /// Adds the sums of one entry.
+    pub fn add(&mut self, entry: &Stat) {
+        let Some(bucket) = entry.ref_blocks.checked_ilog2() else { return };
+        if let Some(sum) = self.buckets.get_mut(bucket as usize) {
+            sum.add(entry);
+        }
     }
 
     /// The words of the ZAP value.

@@ -18,17 +18,21 @@
 //! The truth is what the check's walk met. Space maps are made of the blocks that it met, so that
 //! nothing in use is taken for the repair's own writes, whatever the maps had. More than one round
 //! is needed because damage hides other damage: as long as a block cannot be read, the blocks below
-//! it were not met, and space cannot be called leaked.
+//! it were not met, and space cannot be called leaked. And some of it decides other: what a sum is
+//! made of comes before the sum.
 //!
 //! **Invariant: nothing is written to a device before the whole repair is in memory and its undo
 //! file is durable.** Only [`Repair::apply`] and [`undo::put_back`] write.
 #![forbid(unsafe_code)]
 
 mod attempts;
+mod clones;
 mod deadlists;
+mod dedup;
 mod error;
 mod fields;
 mod files;
+mod links;
 mod overlay;
 mod own_dirs;
 mod plan;
@@ -37,6 +41,7 @@ mod sets;
 mod space;
 mod sums;
 mod tables;
+mod trees;
 pub mod undo;
 
 pub use error::{Error, RepairRefusal, Result};

@@ -91,6 +91,20 @@ pub enum Step {
         /// Entries that are still known.
         kept: u64,
     },
+    /// The table that counts the clones of blocks is rebuilt from what refers to them.
+    CloneTable {
+        /// The top-level vdev whose table it is.
+        vdev: u32,
+        /// Entries in it.
+        entries: u64,
+    },
+    /// Entries of a dedup table count what refers to their blocks.
+    DedupTable {
+        /// The checksum whose table it is.
+        checksum: String,
+        /// Entries that are corrected, added or removed.
+        corrected: u64,
+    },
     /// A file that no directory names gets a name.
     Adopted {
         /// The file.
@@ -174,6 +188,8 @@ impl Plan {
                 false
             }
             Step::DeadList { .. }
+            | Step::CloneTable { .. }
+            | Step::DedupTable { .. }
             | Step::Adopted { .. }
             | Step::Kind { .. }
             | Step::Labels { .. } => false,

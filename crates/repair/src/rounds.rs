@@ -1,15 +1,19 @@
 //! A repair from its first check to the last write.
 
 use crate::attempts::{Attempts, RoundEnd};
+use crate::clones::Clones;
 use crate::deadlists::DeadLists;
+use crate::dedup::Dedup;
 use crate::error::{Error, RepairRefusal, Result};
 use crate::files::Files;
+use crate::links::Links;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Failure, Plan, Step};
 use crate::sets::Sets;
 use crate::space;
 use crate::sums::Sums;
 use crate::tables::Tables;
+use crate::trees::Trees;
 use crate::undo::{self, UndoDevice, UndoHead};
 use check::{CheckOptions, Issue, Report, Severity, UsedSpace, Verify};
 use device::{DeviceRef, DeviceSource, Shared, WriteDeviceRef, write_batch};
@@ -306,11 +310,15 @@ struct Round {
     half_labels: bool,
     /// Intent logs are damaged.
     has_damaged_logs: bool,
+    clones: Clones,
     tables: Tables,
+    links: Links,
     dead: DeadLists,
     sets: Sets,
     sums: Sums,
+    dedup: Dedup,
     files: Files,
+    trees: Trees,
     /// The txg to go back to.
     rewind: Option<u64>,
 }
@@ -330,20 +338,30 @@ impl Round {
         let maps = space::decide(&seen.pool, &seen.report, &seen.taken);
         let files = Files::decide(&seen.pool, &seen.report, attempts);
         let tables = Tables::decide(&seen.pool, &seen.report, attempts);
+        let clones = Clones::decide(&seen.taken, attempts);
+        let links = match tables.is_empty() {
+            true => Links::decide(&seen.pool, &seen.report, attempts),
+            false => Links::default(),
+        };
         // Datasets are found by the tables, and what is in dead lists depends on the datasets.
-        let sets = match tables.is_empty() {
+        let sets = match tables.is_empty() && links.is_empty() {
             true => Sets::decide(&seen.pool, attempts),
             false => Sets::default(),
         };
-        let dead = match tables.is_empty() && sets.is_empty() {
+        let dead = match tables.is_empty() && sets.is_empty() && links.is_empty() {
             true => DeadLists::decide(&seen.pool, &seen.report, attempts),
             false => DeadLists::default(),
         };
-        // The space of datasets is summed when all of them and their files are right.
+        // Space and references are summed when all datasets and their files are right.
         let is_counted = files.is_empty() && tables.is_empty() && sets.is_empty();
-        let sums = match is_counted && dead.is_empty() {
-            true => Sums::decide(&seen.pool, &seen.report, attempts),
-            false => Sums::default(),
+        let is_counted = is_counted && links.is_empty() && dead.is_empty();
+        let (sums, dedup, trees) = match is_counted {
+            true => (
+                Sums::decide(&seen.pool, &seen.report, attempts),
+                Dedup::decide(&seen.taken, attempts),
+                Trees::decide(&seen.pool, &seen.report, attempts),
+            ),
+            false => Default::default(),
         };
         let is_damaged = |o: &Obstacle| matches!(o, Obstacle::IntentLog { is_damaged: true, .. });
         let found = obstacles(&seen.pool, LogDevices::default()).unwrap_or_default();
@@ -353,11 +371,15 @@ impl Round {
             labels,
             half_labels,
             has_damaged_logs,
+            clones,
             tables,
+            links,
             dead,
             sets,
             sums,
+            dedup,
             files,
+            trees,
             rewind,
         };
         round.is_of_use().then_some(round)
@@ -366,10 +388,10 @@ impl Round {
     fn is_of_use(&self) -> bool {
         let is_labelled = self.labels.is_empty() && !self.half_labels;
         let is_well = self.maps.is_none() && is_labelled && !self.has_damaged_logs;
-        let has_mos = self.tables.is_empty() && self.dead.is_empty();
-        let is_whole =
-            has_mos && self.sets.is_empty() && self.sums.is_empty() && self.files.is_empty();
-        !is_well || !is_whole || self.rewind.is_some()
+        let has_mos = self.tables.is_empty() && self.links.is_empty() && self.dead.is_empty();
+        let is_counted = self.sums.is_empty() && self.clones.is_empty() && self.dedup.is_empty();
+        let has_sets = self.sets.is_empty() && self.files.is_empty() && self.trees.is_empty();
+        !is_well || !has_mos || !is_counted || !has_sets || self.rewind.is_some()
     }
 
     /// Does it, over the overlays.
@@ -392,16 +414,21 @@ impl Round {
         attempts.push(
             logs.map(|log| Step::LogLost { dataset: log.dataset.clone(), replayed: log.replayed }),
         );
-        // Each of these is durable when it is made; files are so together, below.
-        let of_pool = self.tables.mend(&live, attempts);
+        // Each of these is durable when it is made; files are so together, below. Clones come before
+        // all that frees data.
+        let of_pool = self.clones.mend(&live, attempts);
+        let of_pool = of_pool.and_then(|()| self.tables.mend(&live, attempts));
+        let of_pool = of_pool.and_then(|()| self.links.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.sets.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.dead.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.sums.mend(&live, attempts));
+        let of_pool = of_pool.and_then(|()| self.dedup.mend(&live, attempts));
         if !RoundEnd::is_whole(of_pool)? {
             return Ok(());
         }
         let before = attempts.step_count();
         let of_files = self.files.mend(&live, attempts);
+        let of_files = of_files.and_then(|()| self.trees.mend(&live, attempts));
         if !RoundEnd::is_whole(of_files)? {
             attempts.take_back(before);
             return Ok(());

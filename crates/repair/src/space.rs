@@ -22,11 +22,13 @@ pub(crate) fn decide(
         report.issues.iter().any(|i| matches!(i, Issue::Unopened { what, .. } if *what == LOGS));
     let kinds = ["leaked", "used-but-free", "space-map"];
     let all = drop_logs || kinds.iter().any(|kind| report.dropped.contains_key(kind));
+    // Space that an entry of a dedup table names is free when the entry is gone.
+    let may_free = taken.is_complete();
     let mut wrong = BTreeSet::new();
     let (mut freed, mut used) = (0u64, 0u64);
     for issue in &report.issues {
         let (vdev, from, size) = match issue {
-            Issue::Leaked { vdev, offset, size, .. } => {
+            Issue::Leaked { vdev, offset, size, .. } if may_free => {
                 freed = freed.saturating_add(*size);
                 (*vdev, *offset, *size)
             }

@@ -38,7 +38,7 @@ const KINDS: [DmuType; 9] = [
 const HISTORY: &str = "the history of the pool";
 
 /// A table, and what is put into it beside what can be read.
-struct Table {
+pub(crate) struct Table {
     number: u64,
     kind: DmuType,
     /// Which it is, in words.
@@ -101,13 +101,7 @@ impl Tables {
             attempts.make(live, HISTORY, || live.renew_history().map(|()| vec![Step::History]))?;
         }
         let had_permissions = self.tables.iter().any(|table| table.kind == DmuType::DSL_PERMS);
-        for table in self.tables {
-            let what = table.what.clone();
-            attempts.make(live, &what, || {
-                let kept = live.run(move |cx| table.renew(cx))?;
-                Ok::<_, pool::Error>(vec![Step::Table { table: what.clone(), kept }])
-            })?;
-        }
+        self.tables.into_iter().try_for_each(|table| table.mend(live, attempts))?;
         // When all of them can be read again.
         if had_permissions {
             let what = "tables of permissions that nothing leads to";
@@ -139,6 +133,39 @@ fn free_unused_permissions(cx: &TaskCx<'_>) -> pool::Result<()> {
 }
 
 impl Table {
+    /// The description of the repair.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// One that can be read and has not what other objects say: names of others go, too.
+    pub(crate) fn unlike(pool: &Pool, number: u64, kind: DmuType) -> Option<Self> {
+        let mut table = Self::known(pool, number, kind);
+        let entries = pool.mos().object(number).and_then(|o| Zap::open(&o)?.to_vec()).ok()?;
+        let all: BTreeSet<u64> = match kind {
+            DmuType::DSL_DS_SNAP_MAP => snapshots_of(pool, number).0.into_iter().collect(),
+            _ => clones_of_snapshot(pool, number).into_iter().collect(),
+        };
+        let is_stray = |e: &&ZapEntry| e.u64().is_none_or(|n| !all.contains(&n));
+        let strays = entries.iter().filter(is_stray).filter_map(|e| e.name.bytes());
+        table.wrong.extend(strays.map(spelling::name));
+        let is_wrong = !table.wrong.is_empty() || !table.known.is_empty();
+        is_wrong.then_some(table)
+    }
+
+    /// Rebuilds it.
+    pub(crate) fn mend(
+        self,
+        live: &LivePool,
+        attempts: &mut Attempts,
+    ) -> std::result::Result<(), RoundEnd> {
+        let what = self.what.clone();
+        attempts.make(live, &what, || {
+            let kept = live.run(move |cx| self.renew(cx))?;
+            Ok::<_, pool::Error>(vec![Step::Table { table: what.clone(), kept }])
+        })
+    }
+
     /// With what other objects say is in it and is not among what can be read of it.
     fn known(pool: &Pool, number: u64, kind: DmuType) -> Self {
         let table = pool.mos().object(number).and_then(|o| Zap::open(&o));
@@ -193,7 +220,7 @@ impl Table {
 }
 
 /// Every dataset record of the MOS, with an empty name.
-fn datasets(pool: &Pool) -> impl Iterator<Item = Dataset> {
+pub(crate) fn datasets(pool: &Pool) -> impl Iterator<Item = Dataset> {
     let objects = pool.mos().objects().filter_map(std::result::Result::ok);
     let records = objects.filter(|o| o.dnode().bonus_kind == DmuType::DSL_DATASET);
     records.filter_map(|o| pool.dsl().nameless(o.number()).ok())

@@ -76,6 +76,14 @@ fn words(step: &Step) -> String {
             let n = count(*kept, "entry", "entries");
             format!("rebuild the table {table} from {n} still known")
         }
+        Step::CloneTable { vdev, entries } => {
+            let n = count(*entries, "entry", "entries");
+            format!("rebuild the table of clones of vdev {vdev}, with {n}")
+        }
+        Step::DedupTable { checksum, corrected } => {
+            let n = count(*corrected, "entry", "entries");
+            format!("correct {n} of the dedup table of {checksum}")
+        }
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
         Step::Kind { file } => format!("correct the kind of file {file} in its directories"),
         Step::Labels { wrong } => {
@@ -255,6 +263,12 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
             Step::History => json!({"step": "history"}),
             Step::Table { table, kept } => {
                 json!({"step": "table", "table": table, "kept": kept})
+            }
+            Step::CloneTable { vdev, entries } => {
+                json!({"step": "clone-table", "vdev": vdev, "entries": entries})
+            }
+            Step::DedupTable { checksum, corrected } => {
+                json!({"step": "dedup-table", "checksum": checksum, "corrected": corrected})
             }
             Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
             Step::Kind { file } => json!({"step": "kind", "file": file}),

@@ -295,4 +295,6 @@ fn a_state_whose_files_cannot_be_found_is_not_intact() {
         let run = place.run(command);
         assert!(!newest(&run.out).contains("intact"), "{command}: {}", run.out);
     }
+    let check = place.run("check -d a tank").out;
+    assert!(check.contains("`zinc rescue` copies its files"), "{check}");
 }

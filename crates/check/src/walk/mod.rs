@@ -202,6 +202,7 @@ impl<'p> Walk<'p> {
             at: item.of.at(item.place),
             copies: item.bp.dvas().map(|(_, d)| d).collect::<Vec<Dva>>(),
             size: item.bp.lsize(),
+            kind: item.bp.dmu_type(),
             cause: e.kind.to_string(),
         });
     }
@@ -215,10 +216,14 @@ impl<'p> Walk<'p> {
         at: &dyn Fn() -> Location,
         totals: &mut Totals,
     ) -> bool {
-        match self.shared.visit(bp) {
+        match self.shared.visit(self.pool, bp) {
             Reference::First(bp) => {
                 totals.count(&bp, kind);
-                return bp.is_embedded() || self.claims.claim(&bp, at, self.sink);
+                let is_new = bp.is_embedded() || self.claims.claim(&bp, at, self.sink);
+                if !is_new {
+                    self.shared.suspect(&bp);
+                }
+                return is_new;
             }
             Reference::Dedup(bp) => {
                 totals.count(&bp, kind);

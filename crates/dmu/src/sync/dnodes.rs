@@ -4,13 +4,13 @@ use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
 use crate::ranges::BlockRanges;
 use crate::versions::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
-use crate::versions::state::{Content, ObjectChanges};
+use crate::versions::state::{Content, ObjectChanges, TreeMend};
 use device::AlignedBuf;
 use ondisk::blkptr::CryptParams;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
 use ondisk::{BlkPtr, Compression, Dnode, Endian, ObjsetPhys};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use zio::{Block, Seal};
 
 /// A block of dnodes with the jobs whose dnodes are in it.
@@ -41,13 +41,15 @@ impl SetSync<'_> {
             blocks: Vec::new(),
             holes: BlockRanges::default(),
             spill: None,
+            mend: TreeMend::default(),
         };
+        let used = self.live.meta_used.swap(0, Ordering::Relaxed);
         let mut meta = [Job {
             object: Arc::clone(self.live.meta()),
             before: Some(before),
             taken,
             tree: None,
-            used: AtomicI64::new(0),
+            used: AtomicI64::new(used),
             after: None,
         }];
         self.prune(&mut meta[0])?;

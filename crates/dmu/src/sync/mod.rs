@@ -155,7 +155,8 @@ impl SetSync<'_> {
                 let before = state.pass.clone().unwrap_or_else(|| state.synced.clone());
                 (before, state.version(self.cx.txg).take())
             };
-            Job { object, before, taken, tree: None, used: AtomicI64::new(0), after: None }
+            let used = AtomicI64::new(taken.mend.used);
+            Job { object, before, taken, tree: None, used, after: None }
         };
         objects.into_iter().map(take).collect()
     }
@@ -169,6 +170,7 @@ impl SetSync<'_> {
         for (i, job) in jobs.iter_mut().enumerate() {
             let Some(tree) = &mut job.tree else { continue };
             tree.need(job.taken.blocks.iter().map(|(id, _)| *id));
+            tree.need(job.taken.mend.above.iter().copied());
             let write =
                 |blkid, content| Write { job: i, blkid, content, fill: 1, old: BlkPtr::HOLE };
             let blocks = std::mem::take(&mut job.taken.blocks);

@@ -18,3 +18,4 @@ pub use spec::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, SealedSet, SetKey,
     SyncContext,
 };
+pub use state::TreeMend;

@@ -14,7 +14,7 @@ use ondisk::objset::ZilHeader;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Size of a block of dnodes. No implementation has ever made another.
@@ -74,6 +74,8 @@ pub(crate) struct LiveSet {
     pub(crate) faults: OnceLock<Arc<Faults>>,
     /// Blocks of dnodes that are written without their previous contents.
     pub(crate) renewed: Mutex<BTreeSet<u64>>,
+    /// To be added to the space that the dnode of the dnodes says.
+    pub(crate) meta_used: AtomicI64,
     /// How blocks of dnodes are encrypted, of a set that is received sealed.
     pub(crate) dnode_seals: Mutex<BTreeMap<u64, (CryptParams, [u8; 16])>>,
     pub(crate) recounting: Recounting,
@@ -105,6 +107,7 @@ impl LiveSet {
             changes: AtomicU64::new(0),
             faults: OnceLock::new(),
             renewed: Mutex::default(),
+            meta_used: AtomicI64::new(0),
             dnode_seals: Mutex::default(),
             recounting: Recounting::default(),
         }

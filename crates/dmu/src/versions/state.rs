@@ -3,7 +3,7 @@
 use crate::ranges::BlockRanges;
 use ondisk::{BlkPtr, Dnode};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zio::Block;
 
@@ -235,6 +235,8 @@ pub(crate) struct Version {
     /// Changed spill block; `Some(None)`: removed.
     pub(crate) spill: Option<Option<Arc<Block>>>,
     pub(crate) spill_dirty: bool,
+    /// What is mended of the tree itself.
+    pub(crate) mend: Option<Box<TreeMend>>,
 }
 
 impl Version {
@@ -252,6 +254,7 @@ impl Version {
             done_holes: BlockRanges::default(),
             spill: None,
             spill_dirty: false,
+            mend: None,
         }
     }
 
@@ -303,7 +306,8 @@ impl Version {
         let spill = std::mem::take(&mut self.spill_dirty).then(|| self.spill.clone()).flatten();
         let clear = std::mem::take(&mut self.clear);
         let (attrs, levels) = (self.attrs.clone(), self.levels);
-        ObjectChanges { attrs, clear, levels, blocks: taken, holes, spill }
+        let mend = self.mend.take().map(|mend| *mend).unwrap_or_default();
+        ObjectChanges { attrs, clear, levels, blocks: taken, holes, spill, mend }
     }
 }
 
@@ -317,6 +321,16 @@ fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u6
     gone.values().map(Content::held).sum()
 }
 
+/// What is wrong of an object's tree, and not of what is in it. For repairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeMend {
+    /// Blocks of level 0, which stay as they are: the blocks above them are written anew, with
+    /// pointers that count rightly what is below.
+    pub above: BTreeSet<u64>,
+    /// Added to the space used that the dnode says.
+    pub used: i64,
+}
+
 /// The changes of one object that a sync must write.
 pub(crate) struct ObjectChanges {
     pub(crate) attrs: Option<Arc<Dnode>>,
@@ -325,4 +339,5 @@ pub(crate) struct ObjectChanges {
     pub(crate) blocks: Vec<(u64, Content)>,
     pub(crate) holes: BlockRanges,
     pub(crate) spill: Option<Option<Arc<Block>>>,
+    pub(crate) mend: TreeMend,
 }

@@ -53,6 +53,14 @@ impl LogHeader {
         Self { info: u64::from(version) | (u64::from(flags) << 8), ..self }
     }
 
+    /// That of a log without records.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        let flags = self.flags() & !Self::FLAG_CHECKPOINT;
+        let checkpoint = DdtKey::default();
+        Self { length: 0, checkpoint, ..self }.with(self.version(), flags)
+    }
+
     /// The last key that no longer counts.
     #[must_use]
     pub fn valid_checkpoint(&self) -> Option<&DdtKey> {

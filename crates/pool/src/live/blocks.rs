@@ -5,7 +5,7 @@ use crate::alloc::Allocator;
 use dsl::write::Blocks;
 use ondisk::BlkPtr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zio::Writer;
 
 /// Blocks that are freed while one txg is synced, and what blocks take.
@@ -14,6 +14,8 @@ pub(super) struct TxgBlocks {
     writer: Arc<Writer>,
     clones: Arc<SharedBlocks>,
     txg: AtomicU64,
+    /// Deduplicated blocks stay allocated when they are freed.
+    keeps_dedup: AtomicBool,
 }
 
 impl TxgBlocks {
@@ -24,7 +26,15 @@ impl TxgBlocks {
         clones: &Arc<SharedBlocks>,
     ) -> Self {
         let (alloc, writer, clones) = (Arc::clone(alloc), Arc::clone(writer), Arc::clone(clones));
-        Self { alloc, writer, clones, txg: AtomicU64::new(0) }
+        let (txg, keeps_dedup) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { alloc, writer, clones, txg, keeps_dedup }
+    }
+
+    /// From now on deduplicated blocks stay allocated when they are freed: their tables, which are
+    /// not kept up, do not say whether others refer to them. For a repair, which counts the
+    /// references and the space again when the pool is closed.
+    pub(super) fn keep_deduplicated(&self) {
+        self.keeps_dedup.store(true, Ordering::Relaxed);
     }
 
     /// What is freed from now on is freed in `txg`.
@@ -39,6 +49,9 @@ impl Blocks for TxgBlocks {
     }
 
     fn free(&self, bp: &BlkPtr) {
+        if bp.is_dedup() && self.keeps_dedup.load(Ordering::Relaxed) {
+            return;
+        }
         if !self.clones.put_aside(bp) {
             self.writer.free(bp, self.txg.load(Ordering::Relaxed));
         }

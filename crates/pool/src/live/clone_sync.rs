@@ -1,6 +1,8 @@
-//! The references to shared blocks, counted once in a sync: see `clones.rs`.
+//! The references to shared blocks, counted once in a sync: see `clones.rs`. And the tables of them
+//! that a repair makes anew.
 
-use super::clones::{BLOCK_CLONING, Change, CloneTable, Noted};
+use super::LivePool;
+use super::clones::{BLOCK_CLONING, Change, CloneEntry, CloneTable, Noted};
 use super::shared::TaskCx;
 use crate::error::Result;
 use ondisk::BlkPtr;
@@ -79,5 +81,21 @@ impl TaskCx<'_> {
         let of = |top: &VdevConfig| Some((top.asize?, top.metaslab_shift.unwrap_or(0).min(63)));
         let (size, shift) = top.and_then(of).unwrap_or((0, 0));
         (size >> shift << shift).div_ceil(RANGE_SIZE)
+    }
+}
+
+impl LivePool {
+    /// Makes the table of clones of a vdev anew, of these entries, in the order of their offsets.
+    ///
+    /// # Errors
+    /// The table that there is cannot be read, or there is no room.
+    pub fn renew_clones(&self, vdev: u32, entries: Vec<CloneEntry>) -> Result<()> {
+        self.run(move |cx| {
+            let table = cx.shared.clones.tables.read().get(&vdev).cloned();
+            let table = table.unwrap_or_else(CloneTable::new);
+            let mut change = Change::open(cx.objects(), cx.tx, table)?;
+            change.renew(&entries)?;
+            Ok(cx.write_table(vdev, change)?)
+        })
     }
 }

@@ -26,7 +26,7 @@ use super::mos::{TABLE, set_u64};
 use dmu::zap::{self, Editor, ZapSpec, ZapValue};
 use dmu::{NewObject, Objset, Tx, Zap};
 use ondisk::brt::{self, BrtVdev, RANGE_SIZE};
-use ondisk::zap::{FLAG_HASH64, FLAG_UINT64_KEY};
+use ondisk::zap::{FLAG_HASH64, FLAG_UINT64_KEY, ZapName};
 use ondisk::{BlkPtr, DmuType, Endian, mos};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -88,6 +88,17 @@ impl CloneTable {
     fn may_have(&self, offset: u64) -> bool {
         self.counts.get(self.range_of(offset)).is_some_and(|n| *n > 0)
     }
+}
+
+/// An entry that a table is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloneEntry {
+    /// Where the block begins.
+    pub offset: u64,
+    /// References beyond the first.
+    pub more: u64,
+    /// Bytes that the block takes, as datasets count it.
+    pub size: u64,
 }
 
 /// What is known of the shared blocks of a pool between syncs, and what the txg being synced does.
@@ -255,6 +266,43 @@ impl<'t> Change<'t> {
         Ok(true)
     }
 
+    /// Puts these entries in the place of all that there are, and counts them anew.
+    pub(super) fn renew(&mut self, entries: &[CloneEntry]) -> dmu::Result<()> {
+        for offset in self.offsets()? {
+            if entries.binary_search_by_key(&offset, |entry| entry.offset).is_err() {
+                self.set_count(offset, 0)?;
+            }
+        }
+        let blocks = self.table.counts.len().div_ceil(COUNTS_BLOCK / 2);
+        self.dirty.extend(0..blocks);
+        self.table.counts.fill(0);
+        let phys = &mut self.table.phys;
+        (phys.used_space, phys.saved_space, phys.total_count) = (0, 0, entries.len() as u64);
+        for CloneEntry { offset, more, size } in entries {
+            self.set_count(*offset, *more)?;
+            let phys = &mut self.table.phys;
+            phys.used_space = phys.used_space.saturating_add(*size);
+            phys.saved_space = phys.saved_space.saturating_add(size.saturating_mul(*more));
+            self.count_entry(*offset, |n| n.saturating_add(1));
+        }
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// Where the blocks begin that have an entry.
+    fn offsets(&self) -> dmu::Result<Vec<u64>> {
+        let number = self.table.phys.entries;
+        if number == 0 {
+            return Ok(Vec::new());
+        }
+        let entries = Zap::open(&self.mos.object(number)?)?.to_vec()?;
+        let offset = |name: &ZapName| match name {
+            ZapName::U64s(words) => words.first().copied(),
+            ZapName::Bytes(_) => None,
+        };
+        Ok(entries.iter().filter_map(|entry| offset(&entry.name)).collect())
+    }
+
     fn count_entry(&mut self, offset: u64, change: impl FnOnce(u16) -> u16) {
         let range = self.table.range_of(offset);
         if range >= self.table.counts.len() {
@@ -278,7 +326,9 @@ impl<'t> Change<'t> {
         let mut table = self.table;
         let name = brt::object_name(u64::from(vdev));
         if table.phys.total_count == 0 {
-            mos.free(tx, table.phys.entries)?;
+            if table.phys.entries != 0 {
+                mos.free(tx, table.phys.entries)?;
+            }
             if table.object == 0 {
                 return Ok((None, 0));
             }

@@ -35,8 +35,8 @@ use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
-use ondisk::mos;
 use ondisk::uberblock::Uberblock;
+use ondisk::{ddt, mos};
 use rt::Rt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,7 +80,8 @@ pub struct ImportOptions {
     /// Space maps that are wrong, and what is to be in their place.
     pub maps_anew: Arc<SpaceMapRebuild>,
     /// It is opened to be repaired: datasets that cannot be read are left as they are, and intent
-    /// logs that are damaged are replayed up to the damage, and emptied.
+    /// logs that are damaged are replayed up to the damage, and emptied. A pool with deduplicated
+    /// blocks is opened too: what is freed of these stays allocated, and counted in their tables.
     pub to_repair: bool,
 }
 
@@ -160,6 +161,9 @@ pub fn import(
     let place = StateToOpen { root, newest: newest.txg, state };
     let mut pool = assemble(rt, &reading, options, place, &devices)?;
     rename_logs(&mut cut, &name, pool.name());
+    if options.to_repair {
+        pool.shared.blocks.keep_deduplicated();
+    }
     // In the first txg, before anything else that makes one.
     pool.claim_logs()?;
     pool.end_split(&split)?;
@@ -225,6 +229,8 @@ fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admi
     obstacles.retain(|o| match o {
         Obstacle::Diverged { guid, .. } => !options.give_up.contains(guid),
         Obstacle::Dataset(_) | Obstacle::IntentLog { is_damaged: true, .. } => !options.to_repair,
+        Obstacle::Dedup => !options.to_repair,
+        Obstacle::Feature(guid) if guid == ddt::FEATURE => !options.to_repair,
         _ => true,
     });
     if !obstacles.is_empty() {

@@ -136,6 +136,7 @@ mod writable;
 
 pub use crate::not_used::{LabelMismatch, NotUsed, Refused};
 pub use abandon::AbandonedHead;
+pub use clones::CloneEntry;
 pub use config::{FIRST_TXG, VdevSpec};
 pub use create::{CreateOptions, WrapAllocator, clear_labels, create};
 pub use datasets::NewFilesystem;

@@ -6,14 +6,17 @@
 mod common;
 
 mod apply;
+mod counts;
 mod encrypted;
 mod files;
 mod judge;
 mod kit;
 mod layouts;
+mod links;
 mod logs;
 mod mos;
 mod sets;
+mod shared;
 mod space;
 
 // What the surgeon is made of.

@@ -5,7 +5,7 @@ use engine::check::{Issue, LostPart};
 /// The consequence of an issue.
 pub(super) fn consequence(issue: &Issue) -> &'static str {
     match issue {
-        Issue::BlockLost { at, .. } => lost(at.lost()),
+        Issue::BlockLost { at, kind, .. } => lost(at.lost(*kind)),
         Issue::DeviceDamaged(d) if d.is_expected() => {
             "nothing is lost; a resilver brings the device up to date, unless it was written \
              without the others"
@@ -41,6 +41,7 @@ pub(super) fn consequence(issue: &Issue) -> &'static str {
                 false => "the block is never freed",
             }
         }
+        Issue::CloneTable { .. } => "freeing one reference may free a block that others still use",
         Issue::DatasetSpace { .. } => "zfs list and quotas show a wrong size; no data is lost",
         Issue::DatasetLinks { .. } => "destroying or promoting datasets may fail",
         Issue::BlockList { .. } => "destroying snapshots frees too much or too little",
@@ -75,6 +76,10 @@ fn lost(part: LostPart) -> &'static str {
         LostPart::Log => "synchronous writes that were acknowledged may be lost",
         LostPart::PoolsOwn => "part of the pool's own bookkeeping is lost",
         LostPart::Dnodes => "the files whose dnodes are in it are lost",
+        LostPart::FileSystem => {
+            "the file system cannot be opened; `zinc rescue` copies its files without it"
+        }
+        LostPart::Names => "names in this directory are lost",
         LostPart::Range => "this range of the file is lost",
         LostPart::Below => "all of the file's blocks below are lost",
     }

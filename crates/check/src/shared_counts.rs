@@ -1,0 +1,37 @@
+//! What the tables of shared blocks are to say, for a repair.
+
+use crate::recount::Unlisted;
+use ondisk::Checksum;
+use ondisk::ddt::DdtKey;
+use std::collections::{BTreeMap, HashMap};
+
+/// An entry of a table of clones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloneEntryCount {
+    /// Where the block begins.
+    pub offset: u64,
+    /// References beyond the first.
+    pub more: u64,
+    /// Bytes that the block takes, as datasets count it.
+    pub size: u64,
+}
+
+/// What is to be in the tables that are wrong. Empty where all are right, and where not every
+/// reference could be found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedCounts {
+    /// Of each vdev whose table of clones is wrong all entries.
+    pub clones: BTreeMap<u32, Vec<CloneEntryCount>>,
+    /// Of each entry of a dedup table that is wrong the references, by variant.
+    pub dedup: HashMap<(Checksum, DdtKey), Vec<u64>>,
+    /// Deduplicated blocks that no table has.
+    pub unlisted_dedup: Vec<Unlisted>,
+}
+
+impl SharedCounts {
+    /// The dedup tables are as they are to be.
+    #[must_use]
+    pub fn is_dedup_right(&self) -> bool {
+        self.dedup.is_empty() && self.unlisted_dedup.is_empty()
+    }
+}
