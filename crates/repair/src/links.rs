@@ -1,9 +1,9 @@
 //! Datasets that do not refer to each other both ways.
 //!
 //! What one dataset says of another is also said by others: a snapshot by what comes after it, a
-//! clone by its origin, a txg by all that come after and by the keys of dead lists. Only where these decide it, it is
-//! corrected, first the fields of datasets and then, in a later round, the tables of clones and of
-//! names, which are judged by the fields.
+//! clone by its origin, a txg by all that come after and by the keys of dead lists. Only where
+//! these decide it, it is corrected, first the fields of datasets and then, in a later round, the
+//! tables of clones and of names, which are judged by the fields.
 
 use crate::attempts::{Attempts, RoundEnd};
 use crate::plan::Step;

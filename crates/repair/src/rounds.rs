@@ -414,8 +414,8 @@ impl Round {
         attempts.push(
             logs.map(|log| Step::LogLost { dataset: log.dataset.clone(), replayed: log.replayed }),
         );
-        // Each of these is durable when it is made; files are so together, below. Clones come before
-        // all that frees data.
+        // Each of these is durable when it is made; files are so together, below. Clones come
+        // before all that frees data.
         let of_pool = self.clones.mend(&live, attempts);
         let of_pool = of_pool.and_then(|()| self.tables.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.links.mend(&live, attempts));

@@ -1,5 +1,5 @@
-//! Counts of shared blocks: those of clones, and dedup tables. The pool has both, and so zinc writes
-//! to it only to repair it.
+//! Counts of shared blocks: those of clones, and dedup tables. The pool has both, and so zinc
+//! writes to it only to repair it.
 
 use super::kit::*;
 use dmu::ddt::DedupTable;
