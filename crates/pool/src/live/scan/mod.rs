@@ -283,7 +283,7 @@ impl Shared {
         };
         match is_resumed {
             // Also because a scrub waits for what is being freed, which takes a txg.
-            true => drop(self.put_place_of(&walk, state)?),
+            true => self.put_place_of(&walk, state).map(drop)?,
             false => self.begin(state, &targets)?,
         }
         self.post_scan(function, if is_resumed { "resume" } else { "start" });
