@@ -10,23 +10,14 @@ use crate::deferred;
 use crate::options::{CheckOptions, Verify};
 use crate::sets;
 use crate::shared::Shared;
+use crate::shared_counts::Unlisted;
 use crate::sink::Sink;
 use crate::totals::Totals;
 use crate::walk::Walk;
-use ondisk::BlkPtr;
 use pool::Pool;
 use rt::Progress;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// A block that no table of shared blocks has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unlisted {
-    /// A pointer to it.
-    pub bp: BlkPtr,
-    /// The pointers to it.
-    pub references: u64,
-}
 
 /// Of the blocks at these places those that are one each.
 pub(crate) fn unlisted(

@@ -10,8 +10,7 @@
 
 use crate::issue::Issue;
 use crate::lists::for_bytes;
-use crate::recount::Unlisted;
-use crate::shared_counts::{CloneEntryCount, SharedCounts};
+use crate::shared_counts::{CloneEntryCount, SharedCounts, Unlisted};
 use crate::sink::Sink;
 use dmu::{Object, Zap};
 use ondisk::brt::{self, BrtVdev};

@@ -1,9 +1,17 @@
 //! What the tables of shared blocks are to say, for a repair.
 
-use crate::recount::Unlisted;
-use ondisk::Checksum;
 use ondisk::ddt::DdtKey;
+use ondisk::{BlkPtr, Checksum};
 use std::collections::{BTreeMap, HashMap};
+
+/// A block that no table of shared blocks has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted {
+    /// A pointer to it.
+    pub bp: BlkPtr,
+    /// The pointers to it.
+    pub references: u64,
+}
 
 /// An entry of a table of clones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

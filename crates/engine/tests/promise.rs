@@ -439,8 +439,8 @@ fn allowed(run: &Run, cut: usize, got: &State) -> Result<(), String> {
         let own = own.filter(|(.., p)| !name.is_empty() || p.is_none());
         let from = own.map(|(_, n, _)| *n).max().unwrap_or(0);
         let versions: Vec<_> = run.states[from..=to].iter().filter_map(|s| s.get(&name)).collect();
-        // A write may be several records, for it has several blocks or is split where a block of the
-        // log ends: the first ones may be there without the others, as long as it was not promised.
+        // A write may be several records, for it has several blocks or is split where a block of
+        // the log ends: the first ones may be there without the others until it is promised.
         let is_cut = |pair: &[&Vec<u8>]| (pair[0].len()..pair[1].len()).contains(&there.len());
         let is_known = versions.iter().any(|v| v.len() == there.len());
         if !is_known && !versions.windows(2).any(is_cut) {

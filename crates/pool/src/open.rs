@@ -620,8 +620,8 @@ impl Pool {
         self.suspended.as_deref()
     }
 
-    /// Devices in use that are not where they were opened any more, and what became of them. Those that
-    /// are OFFLINE or FAULTED are not: nothing is lost with them.
+    /// Devices in use that are not where they were opened any more, and what became of them. Those
+    /// that are OFFLINE or FAULTED are not in use: nothing is lost with them.
     #[must_use]
     pub fn displaced(&self) -> Vec<(String, device::Displacement)> {
         let tree = self.vdevs();

@@ -143,18 +143,18 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
 /// The txg of a snapshot, if it and what comes after it do not say the same: that which most say.
 /// The dead lists of later datasets have it as a key, too.
 fn txg_of(pool: &Pool, snapshot: &Dataset, all: &BTreeMap<u64, Dataset>) -> Option<u64> {
-    let mut said = BTreeMap::from([(snapshot.phys.creation_txg, 1u64)]);
+    let mut votes = BTreeMap::from([(snapshot.phys.creation_txg, 1u64)]);
     for after in behind(all, snapshot) {
-        *said.entry(after.phys.prev_snap_txg).or_default() += 1;
+        *votes.entry(after.phys.prev_snap_txg).or_default() += 1;
     }
-    if said.len() < 2 {
+    if votes.len() < 2 {
         return None;
     }
     let keys = |d: &Dataset| dmu::deadlist::keys(pool.mos(), d.phys.deadlist).unwrap_or_default();
     let keys: BTreeSet<u64> = all.values().flat_map(|d| keys(d).into_keys()).collect();
-    said.iter_mut().for_each(|(txg, times)| *times += u64::from(keys.contains(txg)));
-    let most = said.values().copied().max()?;
-    only(said.into_iter().filter(|(_, times)| *times == most)).map(|(txg, _)| txg)
+    votes.iter_mut().for_each(|(txg, times)| *times += u64::from(keys.contains(txg)));
+    let most = votes.values().copied().max()?;
+    only(votes.into_iter().filter(|(_, times)| *times == most)).map(|(txg, _)| txg)
 }
 
 /// The fields of a dataset that contradict others which decide them: with what they are to be.

@@ -227,56 +227,57 @@ pub fn text(plan: &Plan, undo: Option<&std::path::Path>) -> String {
     text
 }
 
+fn step_value(s: &Step) -> Value {
+    let mut v = match s {
+        Step::Rewind { txg } => json!({"step": "rewind", "txg": txg}),
+        Step::SpaceMaps { maps, of, freed, taken } => json!({
+            "step": "space-maps", "maps": maps, "of": of, "freed": freed, "taken": taken,
+        }),
+        Step::LogSpaceMaps => json!({"step": "log-space-maps"}),
+        Step::Sum { of, from, to } => json!({"step": "sum", "of": of, "from": from, "to": to}),
+        Step::List { of, used } => json!({"step": "list", "of": of, "used": used}),
+        Step::SnapshotLost { snapshot } => {
+            json!({"step": "snapshot-lost", "snapshot": snapshot})
+        }
+        Step::DatasetLost { dataset, became } => {
+            let (became, to) = became_of(became);
+            json!({"step": "dataset-lost", "dataset": dataset, "became": became, "to": to})
+        }
+        Step::LogLost { dataset, replayed } => {
+            json!({"step": "log-lost", "dataset": dataset, "replayed": replayed})
+        }
+        Step::NameRemoved { dir, name, object } => {
+            json!({"step": "name-removed", "dir": dir, "name": name, "object": object})
+        }
+        Step::Dropped { what } => json!({"step": "dropped", "what": what}),
+        Step::DeadList { dataset, blocks } => {
+            json!({"step": "dead-list", "dataset": dataset, "blocks": blocks})
+        }
+        Step::History => json!({"step": "history"}),
+        Step::Table { table, kept } => {
+            json!({"step": "table", "table": table, "kept": kept})
+        }
+        Step::CloneTable { vdev, entries } => {
+            json!({"step": "clone-table", "vdev": vdev, "entries": entries})
+        }
+        Step::DedupTable { checksum, corrected } => {
+            json!({"step": "dedup-table", "checksum": checksum, "corrected": corrected})
+        }
+        Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
+        Step::Kind { file } => json!({"step": "kind", "file": file}),
+        Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
+        _ => json!({}),
+    };
+    v["text"] = json!(words(s));
+    v
+}
+
 /// A plan as JSON, and whether it was carried out.
 #[must_use]
 pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
     let issue = |i: &Issue| {
         let (severity, text) = (i.severity().name(), i.to_string());
         json!({"issue": i.name(), "severity": severity, "text": text})
-    };
-    let step = |s: &Step| {
-        let mut v = match s {
-            Step::Rewind { txg } => json!({"step": "rewind", "txg": txg}),
-            Step::SpaceMaps { maps, of, freed, taken } => json!({
-                "step": "space-maps", "maps": maps, "of": of, "freed": freed, "taken": taken,
-            }),
-            Step::LogSpaceMaps => json!({"step": "log-space-maps"}),
-            Step::Sum { of, from, to } => json!({"step": "sum", "of": of, "from": from, "to": to}),
-            Step::List { of, used } => json!({"step": "list", "of": of, "used": used}),
-            Step::SnapshotLost { snapshot } => {
-                json!({"step": "snapshot-lost", "snapshot": snapshot})
-            }
-            Step::DatasetLost { dataset, became } => {
-                let (became, to) = became_of(became);
-                json!({"step": "dataset-lost", "dataset": dataset, "became": became, "to": to})
-            }
-            Step::LogLost { dataset, replayed } => {
-                json!({"step": "log-lost", "dataset": dataset, "replayed": replayed})
-            }
-            Step::NameRemoved { dir, name, object } => {
-                json!({"step": "name-removed", "dir": dir, "name": name, "object": object})
-            }
-            Step::Dropped { what } => json!({"step": "dropped", "what": what}),
-            Step::DeadList { dataset, blocks } => {
-                json!({"step": "dead-list", "dataset": dataset, "blocks": blocks})
-            }
-            Step::History => json!({"step": "history"}),
-            Step::Table { table, kept } => {
-                json!({"step": "table", "table": table, "kept": kept})
-            }
-            Step::CloneTable { vdev, entries } => {
-                json!({"step": "clone-table", "vdev": vdev, "entries": entries})
-            }
-            Step::DedupTable { checksum, corrected } => {
-                json!({"step": "dedup-table", "checksum": checksum, "corrected": corrected})
-            }
-            Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
-            Step::Kind { file } => json!({"step": "kind", "file": file}),
-            Step::Labels { wrong } => json!({"step": "labels", "wrong": wrong}),
-            _ => json!({}),
-        };
-        v["text"] = json!(words(s));
-        v
     };
     json!({
         "pool": plan.pool,
@@ -289,7 +290,7 @@ pub fn value(plan: &Plan, undo: Option<&std::path::Path>) -> Value {
         }).collect::<Vec<_>>(),
         "found": plan.found.iter().map(issue).collect::<Vec<_>>(),
         "found_not_kept": plan.found_more,
-        "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
+        "steps": plan.steps.iter().map(step_value).collect::<Vec<_>>(),
         "failed": plan.failed.iter().map(|failure| {
             json!({"what": failure.what, "why": failure.why})
         }).collect::<Vec<_>>(),

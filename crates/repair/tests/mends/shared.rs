@@ -200,29 +200,6 @@ fn an_entry_that_nothing_refers_to() {
     assert_eq!(all_entries(&s), right);
 }
 
-/// What a repair frees of deduplicated blocks is counted when it has been freed, and its space is
-/// given back when no entry is left.
-#[test]
-fn files_that_are_lost_give_up_their_references() {
-    let s = surgeon(CASE);
-    let since: BTreeMap<u64, u64> =
-        heads(&s.open()).iter().map(|head| (head.object, head.phys.prev_snap_txg)).collect();
-    let (set, file) = find(&s, |n| {
-        let first = n.object().block_pointer(0, 0).ok().flatten();
-        let is_own = |bp: ondisk::BlkPtr| {
-            bp.is_dedup() && bp.logical_birth() > since[&n.object().objset().id()]
-        };
-        is_plain(n) && n.kind() == FileKind::File && first.is_some_and(is_own)
-    });
-    let before: u64 = all_entries(&s).iter().map(|(_, _, n)| n).sum();
-    // No dnode can be read from it: a tree has a level.
-    s.edit_dnode((set, file), |dnode| dnode[2] = 0);
-    let steps = mends(&s, &["bad-structure", "dedup-count"], Zdb::Errs);
-    assert!(steps.iter().any(|step| matches!(step, Step::DedupTable { .. })), "{steps:?}");
-    let after: u64 = all_entries(&s).iter().map(|(_, _, n)| n).sum();
-    assert!(after < before, "{after} of {before}");
-}
-
 /// Two files whose blocks are not the same and are at one place: which is right is not known.
 #[test]
 fn space_that_was_handed_out_twice_is_no_clone() {
