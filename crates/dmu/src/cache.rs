@@ -167,15 +167,19 @@ impl BlockCache {
         });
     }
 
-    /// Takes a block out, because it was rewritten. Whether a reader had come for it.
-    pub(crate) fn take_replaced(&self, key: &CacheKey) -> bool {
+    /// Whether a reader had come for a block; `None` when it is not here.
+    pub(crate) fn was_read(&self, key: &CacheKey) -> Option<bool> {
+        let shard = self.shard(key).lock();
+        let slot = shard.slots[*shard.index.get(key)?].as_ref()?;
+        Some(slot.written.is_none() && slot.ahead.is_none())
+    }
+
+    /// Takes a block out, because it was rewritten.
+    pub(crate) fn remove(&self, key: &CacheKey) {
         let mut shard = self.shard(key).lock();
-        let Some(at) = shard.index.get(key).copied() else { return false };
-        let was_read = shard.slots[at]
-            .as_ref()
-            .is_some_and(|slot| slot.written.is_none() && slot.ahead.is_none());
-        shard.evict(at);
-        was_read
+        if let Some(at) = shard.index.get(key).copied() {
+            shard.evict(at);
+        }
     }
 
     /// Puts a block there that was read ahead of its reader, in the room that was taken for it.
@@ -377,7 +381,9 @@ mod tests {
         cache.put_written(key(2), &block(4096));
         cache.put_written(key(3), &block(4096));
         assert!(cache.get(&key(3)).is_some());
-        assert_eq!([1, 2, 3, 4].map(|i| cache.take_replaced(&key(i))), [true, false, true, false]);
+        let was_read = [1, 2, 3, 4].map(|i| cache.was_read(&key(i)));
+        assert_eq!(was_read, [Some(true), Some(false), Some(true), None]);
+        [1, 2, 3, 4].iter().for_each(|i| cache.remove(&key(*i)));
         assert_eq!(cache.stats().bytes, 0);
         assert!(cache.shards.iter().all(|shard| shard.lock().written.bytes == 0));
     }

@@ -66,8 +66,9 @@ pub trait BlockStore: Send + Sync {
     }
 
     /// In the sync of a txg: the block is about to be rewritten. Whether readers are likely to want
-    /// the new one, which [`Self::expect`] is told of then.
-    fn take_replaced(&self, old: &BlkPtr) -> bool {
+    /// the new one, which [`Self::expect`] is told of then. Until the txg is durable the old one is
+    /// what they read, also while the sync hangs.
+    fn note_replaced(&self, old: &BlkPtr) -> bool {
         let _ = old;
         false
     }
@@ -181,6 +182,8 @@ pub struct CachedStore {
     settled: AtomicU64,
     /// Blocks of the txg that is being synced that readers are likely to want.
     wanted: Mutex<HashSet<CacheKey>>,
+    /// Blocks that it replaces, and that are in the cache.
+    replaced: Mutex<Vec<CacheKey>>,
     usage: Usage,
     ahead: Arc<ReadAhead>,
 }
@@ -194,8 +197,8 @@ impl CachedStore {
         let (flights, settled) = (Flights::new(&rt), AtomicU64::new(u64::MAX));
         let usage = Usage::new(&rt);
         let ahead = Arc::new(ReadAhead::new(&rt, cache_bytes, cache.block_max()));
-        let wanted = Mutex::default();
-        Self { reader, cache, flights, sink, pending, settled, wanted, usage, ahead }
+        let (wanted, replaced) = (Mutex::default(), Mutex::default());
+        Self { reader, cache, flights, sink, pending, settled, wanted, replaced, usage, ahead }
     }
 
     /// The read-ahead; it is off until a limit is set.
@@ -212,10 +215,12 @@ impl CachedStore {
     }
 
     /// Puts blocks into the cache that were just written, when their txg is settled: of an
-    /// encrypted dataset for those that read with the key.
+    /// encrypted dataset for those that read with the key. What they replace leaves.
     pub fn keep_written(&self, blocks: Vec<(BlkPtr, Arc<Block>)>) {
         let settled = self.settled.load(Ordering::Acquire);
         let wanted = std::mem::take(&mut *self.wanted.lock());
+        let replaced = std::mem::take(&mut *self.replaced.lock());
+        replaced.iter().for_each(|key| self.cache.remove(key));
         for (bp, block) in blocks {
             let key = key_of_written(&bp).filter(|(_, birth, _)| *birth <= settled);
             match key {
@@ -355,11 +360,17 @@ impl BlockStore for CachedStore {
         self.reader.vdevs().rt().clone()
     }
 
-    fn take_replaced(&self, old: &BlkPtr) -> bool {
+    fn note_replaced(&self, old: &BlkPtr) -> bool {
+        let Some(key) = key_of_written(old) else { return false };
         // It may have been written earlier in the same sync.
-        let is_wanted =
-            |key: CacheKey| self.wanted.lock().remove(&key) || self.cache.take_replaced(&key);
-        key_of_written(old).is_some_and(is_wanted)
+        if self.wanted.lock().remove(&key) {
+            return true;
+        }
+        let was_read = self.cache.was_read(&key);
+        if was_read.is_some() {
+            self.replaced.lock().push(key);
+        }
+        was_read == Some(true)
     }
 
     fn expect(&self, new: &BlkPtr) {

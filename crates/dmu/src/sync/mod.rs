@@ -310,7 +310,7 @@ impl SetSync<'_> {
             && !old.is_embedded();
         spec.reuse = own.then_some(*old);
         self.live.access(place.object)?;
-        spec.keep = spec.level == 0 && self.set.store().take_replaced(old);
+        spec.keep = spec.level == 0 && self.set.store().note_replaced(old);
         let bp = self.cx.writer.write(block, &spec, place)?;
         if spec.keep {
             self.set.store().expect(&bp);

@@ -202,8 +202,8 @@ impl BlockStore for PatientStore {
         self.store.fetch(blocks, key, room);
     }
 
-    fn take_replaced(&self, old: &BlkPtr) -> bool {
-        self.store.take_replaced(old)
+    fn note_replaced(&self, old: &BlkPtr) -> bool {
+        self.store.note_replaced(old)
     }
 
     fn expect(&self, new: &BlkPtr) {
