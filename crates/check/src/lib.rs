@@ -58,7 +58,7 @@ pub use datasets::own_dirs;
 pub use issue::{Cause, Issue, Location, LostPart, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
-pub use shared_counts::{CloneEntryCount, SharedCounts, Unlisted};
+pub use shared_counts::{SharedCounts, Unlisted};
 pub use totals::{BlockKind, Sum, Totals};
 pub use used_space::UsedSpace;
 pub use verdict::verdict;

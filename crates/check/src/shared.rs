@@ -10,7 +10,7 @@
 
 use crate::issue::Issue;
 use crate::lists::for_bytes;
-use crate::shared_counts::{CloneEntryCount, SharedCounts, Unlisted};
+use crate::shared_counts::{SharedCounts, Unlisted};
 use crate::sink::Sink;
 use dmu::{Object, Zap};
 use ondisk::brt::{self, BrtVdev};
@@ -19,6 +19,7 @@ use ondisk::zap::ZapName;
 use ondisk::{BlkPtr, Checksum, DmuType, Endian};
 use parking_lot::Mutex;
 use pool::Pool;
+use pool::live::CloneEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Variants of a legacy entry.
@@ -30,7 +31,7 @@ struct DedupEntry {
     seen: [u64; VARIANTS],
 }
 
-struct CloneEntry {
+struct SeenClone {
     /// References beyond the first, as stored.
     stored: u64,
     seen: u64,
@@ -50,7 +51,7 @@ struct CloneTable {
 #[derive(Default)]
 pub(crate) struct Shared {
     dedup: Mutex<HashMap<(Checksum, DdtKey), DedupEntry>>,
-    clones: Mutex<HashMap<(u32, u64), CloneEntry>>,
+    clones: Mutex<HashMap<(u32, u64), SeenClone>>,
     clone_tables: BTreeMap<u32, CloneTable>,
     /// First addresses at which two blocks of data begin.
     suspects: Mutex<BTreeSet<(u32, u64)>>,
@@ -145,7 +146,7 @@ impl Shared {
                 let ZapName::U64s(words) = &e.name else { continue };
                 let Some(offset) = words.first() else { continue };
                 let stored = brt::refcount(&e.values, order).map_err(bad)?;
-                let entry = CloneEntry { stored, seen: 0, size: 0 };
+                let entry = SeenClone { stored, seen: 0, size: 0 };
                 self.clones.get_mut().insert((vdev, *offset), entry);
             }
         }
@@ -300,16 +301,16 @@ impl Shared {
     }
 
     /// All entries that the table of a vdev is to have.
-    fn clones_of(&self, pool: &Pool, vdev: u32, unlisted: &[Unlisted]) -> Vec<CloneEntryCount> {
+    fn clones_of(&self, pool: &Pool, vdev: u32, unlisted: &[Unlisted]) -> Vec<CloneEntry> {
         let clones = self.clones.lock();
         let known = clones.iter().filter(|((v, _), c)| *v == vdev && c.seen > 1);
-        let known = known.map(|((_, offset), c)| CloneEntryCount {
+        let known = known.map(|((_, offset), c)| CloneEntry {
             offset: *offset,
             more: c.seen - 1,
             size: c.size,
         });
         let new = unlisted.iter().filter(|block| start_of(&block.bp).0 == vdev);
-        let new = new.map(|Unlisted { bp, references }| CloneEntryCount {
+        let new = new.map(|Unlisted { bp, references }| CloneEntry {
             offset: start_of(bp).1,
             more: references.saturating_sub(1),
             size: crate::accounting::space_of(pool, bp).used,

@@ -2,6 +2,7 @@
 
 use ondisk::ddt::DdtKey;
 use ondisk::{BlkPtr, Checksum};
+use pool::live::CloneEntry;
 use std::collections::{BTreeMap, HashMap};
 
 /// A block that no table of shared blocks has.
@@ -13,23 +14,12 @@ pub struct Unlisted {
     pub references: u64,
 }
 
-/// An entry of a table of clones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CloneEntryCount {
-    /// Where the block begins.
-    pub offset: u64,
-    /// References beyond the first.
-    pub more: u64,
-    /// Bytes that the block takes, as datasets count it.
-    pub size: u64,
-}
-
 /// What is to be in the tables that are wrong. Empty where all are right, and where not every
 /// reference could be found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedCounts {
     /// Of each vdev whose table of clones is wrong all entries.
-    pub clones: BTreeMap<u32, Vec<CloneEntryCount>>,
+    pub clones: BTreeMap<u32, Vec<CloneEntry>>,
     /// Of each entry of a dedup table that is wrong the references, by variant.
     pub dedup: HashMap<(Checksum, DdtKey), Vec<u64>>,
     /// Deduplicated blocks that no table has.

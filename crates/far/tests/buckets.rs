@@ -127,8 +127,7 @@ fn lists(store: &dyn Store) {
         loop {
             let list = Request::List { prefix: "many/".to_owned(), after: after.clone() };
             let (part, is_last) = match ask(store, list) {
-                Ok(Response::Names(part)) => (part, false),
-                Ok(Response::LastNames(part)) => (part, true),
+                Ok(Response::Names { names, is_last }) => (names, is_last),
                 other => panic!("no list: {other:?}"),
             };
             let Some((last, _)) = part.last() else { break };

@@ -25,14 +25,9 @@ impl Clones {
     }
 
     pub(crate) fn decide(taken: &UsedSpace, attempts: &Attempts) -> Self {
-        let entry = |e: &check::CloneEntryCount| CloneEntry {
-            offset: e.offset,
-            more: e.more,
-            size: e.size,
-        };
         let tables = taken.shared().clones.iter();
         let tables = tables.filter(|(vdev, _)| !attempts.has_failed(&words(**vdev)));
-        Self(tables.map(|(vdev, all)| (*vdev, all.iter().map(entry).collect())).collect())
+        Self(tables.map(|(vdev, all)| (*vdev, all.clone())).collect())
     }
 
     pub(crate) fn mend(

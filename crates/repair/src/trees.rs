@@ -115,13 +115,10 @@ impl SetMend {
         let Ok(level) = u32::try_from(place.level) else { return false };
         if place.object == 0 {
             let Some(meta) = set.meta_object() else { return false };
-            let shift = below(&meta, level);
-            let block = place.blkid.checked_shl(shift).filter(|_| shift < 64).unwrap_or(0);
-            return self.touch(set, block << SLOTS_SHIFT);
+            return self.touch(set, first_below(&meta, place.blkid, level) << SLOTS_SHIFT);
         }
         let Ok(object) = set.object(place.object) else { return false };
-        let shift = below(&object, level);
-        let block = place.blkid.checked_shl(shift).filter(|_| shift < 64).unwrap_or(0);
+        let block = first_below(&object, place.blkid, level);
         self.objects.entry(place.object).or_default().above.insert(block);
         true
     }
@@ -157,7 +154,8 @@ impl SetMend {
     }
 }
 
-/// log2 of the blocks of level 0 that are below one of `level`.
-fn below(object: &dmu::Object, level: u32) -> u32 {
-    object.dnode().pointers_per_indirect().ilog2().saturating_mul(level)
+/// The first block of level 0 that is below this one of `level`.
+fn first_below(object: &dmu::Object, blkid: u64, level: u32) -> u64 {
+    let shift = object.dnode().pointers_per_indirect().ilog2().saturating_mul(level);
+    blkid.checked_shl(shift).unwrap_or(0)
 }

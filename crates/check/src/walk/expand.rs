@@ -99,7 +99,7 @@ impl Walk<'_> {
                     expect("size", bp.lsize(), s.block_size, false);
                 }
                 let cover = s.fanout_shift * u32::try_from(level).unwrap_or(0);
-                let first = place.blkid.checked_shl(cover).filter(|_| cover < 64).unwrap_or(0);
+                let first = place.blkid.checked_shl(cover).unwrap_or(0);
                 if first > s.max_block {
                     let at = owner.at(place);
                     self.sink.put(Issue::BehindEnd { at, max_block: s.max_block });

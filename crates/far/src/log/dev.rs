@@ -271,7 +271,7 @@ impl LogDevice {
 fn first_object(client: &Client) -> Result<Option<String>, DiskError> {
     let list = Request::List { prefix: String::new(), after: String::new() };
     let names = match client.call(Urgency::Read, list)? {
-        Response::Names(names) | Response::LastNames(names) => names,
+        Response::Names { names, .. } => names,
         _ => Vec::new(),
     };
     Ok(names.into_iter().map(|(name, _)| name).find(|name| !name.starts_with(TRIALS)))

@@ -225,10 +225,9 @@ impl Remote {
                 Some(token) if !self.begins_anywhere => {
                     let under = prefix.to_owned();
                     *self.mark.lock() = Some(ListMark { under, after: last, token });
-                    return Ok(Response::Names(names));
+                    return Ok(Response::Names { names, is_last: false });
                 }
-                Some(_) => return Ok(Response::Names(names)),
-                None => return Ok(Response::LastNames(names)),
+                next => return Ok(Response::Names { names, is_last: next.is_none() }),
             }
         }
     }

@@ -276,17 +276,13 @@ impl Client {
         let mut all = Vec::new();
         for _ in 0..lists {
             let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
-            let names = match self.call(Urgency::Read, list)? {
-                Response::Names(names) => names,
-                Response::LastNames(names) => {
-                    all.extend(names);
-                    return Ok(Some(all));
-                }
-                _ => {
-                    let why = "the answer to a list is malformed";
-                    return Err(StoreError::Other(why.to_owned()));
-                }
+            let Response::Names { names, is_last } = self.call(Urgency::Read, list)? else {
+                return Err(StoreError::Other("the answer to a list is malformed".to_owned()));
             };
+            if is_last {
+                all.extend(names);
+                return Ok(Some(all));
+            }
             match names.last() {
                 Some((last, _)) if *last > after => after.clone_from(last),
                 _ => return Ok(Some(all)),

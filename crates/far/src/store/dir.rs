@@ -78,12 +78,14 @@ fn failure(error: &io::Error) -> StoreError {
 /// What comes of a request. While the directory is away, such as one that is mounted, nothing is
 /// known of what is in it.
 fn answer(folder: &Path, request: &Request) -> Result<Response, StoreError> {
-    let answer = carry_out(folder, request);
-    let is_empty = match &answer {
-        Ok(Response::Done | Response::Names(_) | Response::LastNames(_)) => true,
-        other => *other == Err(StoreError::Absent),
-    };
-    if is_empty && !folder.is_dir() { Err(StoreError::Lost) } else { answer }
+    match carry_out(folder, request) {
+        Ok(Response::Done | Response::Names { .. }) | Err(StoreError::Absent)
+            if !folder.is_dir() =>
+        {
+            Err(StoreError::Lost)
+        }
+        answer => answer,
+    }
 }
 
 fn carry_out(folder: &Path, request: &Request) -> Result<Response, StoreError> {
@@ -97,10 +99,7 @@ fn carry_out(folder: &Path, request: &Request) -> Result<Response, StoreError> {
             let mut names = Vec::new();
             let listed = list(folder, &path(folder, prefix)?, after, &mut names);
             let is_last = names.len() < LISTED_MAX;
-            listed.map(|()| match is_last {
-                true => Response::LastNames(names),
-                false => Response::Names(names),
-            })
+            listed.map(|()| Response::Names { names, is_last })
         }
         Request::Delete { name } => match std::fs::remove_file(path(folder, name)?) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Response::Done),
@@ -231,10 +230,7 @@ mod tests {
         let (mut seen, mut after) = (Vec::new(), String::new());
         loop {
             let list = Request::List { prefix: "log/".to_owned(), after: after.clone() };
-            let (Ok(Response::Names(names)) | Ok(Response::LastNames(names))) = ask(&store, list)
-            else {
-                panic!("no names")
-            };
+            let Ok(Response::Names { names, .. }) = ask(&store, list) else { panic!("no names") };
             let Some(last) = names.last() else { break };
             after.clone_from(&last.0);
             seen.extend(names.into_iter().map(|(name, _)| name));

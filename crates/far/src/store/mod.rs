@@ -86,9 +86,12 @@ pub enum Response {
     /// To a head, in bytes.
     Size(u64),
     /// To a list: names and sizes in bytes, in order. None: there are no more.
-    Names(Vec<(String, u64)>),
-    /// The same, when the store says that there are no more.
-    LastNames(Vec<(String, u64)>),
+    Names {
+        /// Those that come next.
+        names: Vec<(String, u64)>,
+        /// The store says that there are no more; not all stores say so.
+        is_last: bool,
+    },
 }
 
 /// Why a request was not answered as it should.
@@ -183,17 +186,15 @@ pub(crate) mod tests {
         let list = |prefix: &str, after: &str| {
             let (prefix, after) = (prefix.to_owned(), after.to_owned());
             match ask(store, Request::List { prefix, after }) {
-                // Some stores do not say so.
-                Ok(Response::LastNames(names)) => Ok(Response::Names(names)),
-                answer => answer,
+                Ok(Response::Names { names, .. }) => Ok(names),
+                answer => Err(answer),
             }
         };
-        assert_eq!(list("log/", ""), Ok(Response::Names(vec![])));
+        assert_eq!(list("log/", ""), Ok(vec![]));
         for name in ["log/01/0101", "log/00/0200", "log/00/0100", "lo/1"] {
             assert_eq!(ask(store, create(name, b"1")), Ok(Response::Done), "{name}");
         }
-        let names =
-            |all: &[&str]| Ok(Response::Names(all.iter().map(|n| ((*n).to_owned(), 1)).collect()));
+        let names = |all: &[&str]| Ok(all.iter().map(|n| ((*n).to_owned(), 1)).collect());
         assert_eq!(list("log/", ""), names(&["log/00/0100", "log/00/0200", "log/01/0101"]));
         assert_eq!(list("log/", "log/00/0100"), names(&["log/00/0200", "log/01/0101"]));
         assert_eq!(list("log/", "log/01/0101"), names(&[]));

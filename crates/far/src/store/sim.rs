@@ -135,7 +135,7 @@ impl Objects {
                 let rest = within.filter(|(name, _)| *name > after).take(LISTED_MAX);
                 let names: Vec<_> = rest.map(|(n, b)| (n.clone(), b.len() as u64)).collect();
                 let is_last = names.len() < LISTED_MAX;
-                Ok(if is_last { Response::LastNames(names) } else { Response::Names(names) })
+                Ok(Response::Names { names, is_last })
             }
             Request::Delete { name } => {
                 self.deleted += u64::from(self.now.remove(name).is_some());
