@@ -29,14 +29,14 @@ readonly zinc=${ZINC:-$target/release/zinc}
 work=$(mktemp -d "$dir/syncbench.XXXXXX")
 readonly work
 export ZINC_STATE=$work/state ZINC_SOCKETS=$work/sockets
-names=() daemon='' loop=''
+names=() daemon='' loop='' watched=''
 
 end() {
     umount "$work/btrfs" 2>/dev/null || true
     [ -z "$loop" ] || losetup --detach "$loop" || true
     [ ! -d "$work/zinc" ] || "$zinc" unmount "$work/zinc" >/dev/null 2>&1 || true
     if [ -n "$daemon" ]; then
-        "$peers/zpool" export fused >/dev/null 2>&1 || true
+        timeout 30 "$peers/zpool" export fused >/dev/null 2>&1 || true
         kill "$daemon" && wait "$daemon" || true
     fi
     rm -rf "$work"
@@ -93,11 +93,33 @@ fio_sync() { # NAME BYTES THREADS
     fio --name=sync --directory="$work/$1" --filename_format='f.$jobnum' --rw=write --bs="$2" \
         --size=16m --numjobs="$3" --thread --ioengine=psync --fdatasync=1 --time_based \
         --runtime="$seconds" --group_reporting --output-format=json |
-        python3 -c 'import json,sys; print(round(json.load(sys.stdin)["jobs"][0]["write"]["iops"]))'
+        python3 -c 'import json,sys; print(round(json.load(sys.stdin)["jobs"][0]["write"]["iops"]))' 2>/dev/null
+}
+
+# zfs-fuse 0.7 was seen to hang for good under writes of 128 KiB, and what waits for an answer from
+# it can only be ended by its end.
+watch() {
+    watched=''
+    [ -n "$daemon" ] || return 0
+    { sleep $((seconds + 60)); kill -9 "$daemon"; } >/dev/null 2>&1 &
+    watched=$!
+}
+unwatch() {
+    [ -n "$watched" ] || return 0
+    pkill -P "$watched" 2>/dev/null || true
+    kill "$watched" 2>/dev/null || true
+    wait "$watched" 2>/dev/null || true
+}
+drop() { # NAME
+    local name left=()
+    without "$1 from here on" "it gave no figure within $((seconds + 60)) s" >&2
+    for name in "${names[@]}"; do [ "$name" = "$1" ] || left+=("$name"); done
+    names=("${left[@]}")
+    [ "$1" != zfs-fuse ] || { umount -l "$work/zfs-fuse" || true; daemon=''; }
 }
 
 by_fio() {
-    local name bytes threads cells value
+    local name bytes threads cells value columns
     mkdir "$work/plain"
     names=(plain)
     if [ "$(id -u)" = 0 ]; then
@@ -110,20 +132,27 @@ by_fio() {
             --size=16m --numjobs=64 --thread --ioengine=psync --end_fsync=1 >/dev/null
     done
     sync
+    columns=("${names[@]}")
     printf '%8s %8s' bytes threads
-    printf ' %10s' "${names[@]}"
+    printf ' %10s' "${columns[@]}"
     echo
     for bytes in 4096 131072; do
         for threads in 1 4 16 64; do
             [ -z "$only" ] || [ "$only" = "$bytes,$threads" ] || continue
             for ((round = 0; round < rounds; round++)); do
                 for name in "${names[@]}"; do
-                    value=$(fio_sync "$name" "$bytes" "$threads")
-                    echo "$value" >>"$work/f.$name"
+                    watch
+                    value=$(fio_sync "$name" "$bytes" "$threads") || value=''
+                    unwatch
+                    # One that gave no figure is left out from here on.
+                    if [ -n "$value" ]; then echo "$value" >>"$work/f.$name"; else drop "$name"; fi
                 done
             done
             cells=()
-            for name in "${names[@]}"; do cells+=("$(median "$work/f.$name")"); done
+            for name in "${columns[@]}"; do
+                case " ${names[*]} " in *" $name "*) value=$(median "$work/f.$name") ;; *) value=- ;; esac
+                cells+=("$value")
+            done
             rm "$work"/f.*
             printf '%8s %8s' "$bytes" "$threads"
             printf ' %10s' "${cells[@]}"

@@ -12,12 +12,14 @@
 //! wire.rs       numbers, names and messages
 //! request.rs    what the kernel asks for
 //! reply.rs      the answers
+//! eager.rs      waiting for the next one without sleeping
 //! session.rs    the first request, by which both sides say what they can; then the readers
 //! ```
 //!
 //! Request kinds that are not known here are refused with `ENOSYS`; the kernel does not send them
 //! again, and does what it can without them. Kinds and layouts are those of `linux/fuse.h`.
 
+mod eager;
 mod reply;
 mod request;
 mod session;

@@ -1,5 +1,6 @@
 //! A connection from its first request to its last.
 
+use super::eager::Eager;
 use super::request::kind;
 use super::wire::Message;
 use super::{Errno, INodeNo, Reply, Request, capability};
@@ -103,9 +104,11 @@ impl<S: Serve> Session<S> {
 
     /// Serves one request after the other.
     fn read(&self) {
-        let mut buffer = buffer();
-        // However the connection ends, it is over.
-        while let Ok(Some(length)) = self.receive(&mut buffer) {
+        let (mut buffer, mut eager) = (buffer(), Eager::new());
+        loop {
+            eager.wait(&*self.device);
+            // However the connection ends, it is over.
+            let Ok(Some(length)) = self.receive(&mut buffer) else { return };
             // What has no head has no number to answer by.
             let Ok(request) = Request::read(&buffer[..length]) else { continue };
             if request.is_answered() {
