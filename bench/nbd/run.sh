@@ -45,6 +45,8 @@ median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'
 
 for name in zinc nbdkit qemu; do
     ask $name --rw=write --bs=1M --iodepth=8 --end_fsync=1 >/dev/null
+    # The page cache has what the other two wrote; zinc's cache has what was read.
+    ask $name --rw=read --bs=1M --iodepth=8 >/dev/null
 done
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 echo "load before: $load; $(nproc) processors; $rounds rounds of $seconds s; requests a second"
