@@ -15,6 +15,8 @@ mod clones;
 mod deferred;
 #[path = "topology/draid.rs"]
 mod draid;
+#[path = "topology/error_scrubs.rs"]
+mod error_scrubs;
 #[path = "topology/evacuate.rs"]
 mod evacuate;
 #[path = "topology/expand.rs"]

@@ -263,6 +263,12 @@ fn what_is_in_the_error_log_is_looked_at_again() {
         assert_eq!(pool.error_scrub(&|| true).unwrap(), before as u64, "{shape:?}");
         assert_eq!(logged(pool), before, "{shape:?}");
         assert!(pool.error_scrub(&|| false).unwrap_err().to_string().contains("cancelled"));
+        let state = |pool: &LivePool| pool.look().unwrap().error_scrub_state().unwrap().unwrap();
+        assert_eq!((state(pool).state(), state(pool).paused), (State::ErrorScrubbing, 0));
+        // One that was interrupted is paused like one that runs, and stays so.
+        pool.pause_error_scrub().unwrap();
+        assert!(pool.pause_error_scrub().unwrap_err().to_string().contains("already paused"));
+        assert_eq!((state(pool).state(), state(pool).paused), (State::ErrorScrubbing, 1));
         // All but one leaf have the blocks of the first ones again.
         for block in blocks.iter().take(3) {
             let places = sectors(bench, block);

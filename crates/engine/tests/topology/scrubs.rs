@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::Device;
+use engine::inside::ondisk::errlog::Zbookmark;
 use engine::inside::vdev::Txgs;
 
 /// Much of each side is overwritten, never the same on all.
@@ -181,6 +182,41 @@ fn a_paused_scrub_is_canceled() {
         let done = run.pool().view().scan_state().unwrap().unwrap();
         assert_eq!((done.state(), done.queue_obj, done.flags), (State::Canceled, 0, 0));
         assert!(run.pool().stop_scrub().unwrap_err().to_string().contains("no active scrub"));
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    });
+}
+
+/// A resilver or a rebuild that begins ends a scrub that is paused, and no later one goes on with
+/// it: what was brought since it was paused would not be verified.
+#[test]
+fn a_paused_scrub_is_ended_by_what_brings_leaves_what_they_missed() {
+    scenarios((1820..).zip([false, true]), |steps, is_closed| {
+        let mut run = run(steps, Shape::Mirror, 60);
+        run.pool().sync().unwrap();
+        set(run.pool(), "zfs_scan_suspend_progress=1");
+        run.pool().scrub().unwrap();
+        wait_until_it_is_on_disk(run.pool());
+        run.pool().pause_scrub().unwrap();
+        run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
+        (0..4).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        online_leaf(run.pool(), &run.bench, 1);
+        while run.pool().scan().is_none_or(|now| now.function() != Function::Resilver) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(run.pool().stop_scrub().unwrap_err().to_string().contains("no active scrub"));
+        if is_closed {
+            run.without(Vec::new());
+        }
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()));
+        let done = run.pool().look().unwrap().scan_state().unwrap().unwrap();
+        assert_eq!((done.function(), done.state()), (Function::Resilver, State::Finished));
+        let before = setups(&run.pool().look().unwrap());
+        finds_nothing(run.pool(), "behind it");
+        assert_eq!(setups(&run.pool().look().unwrap()), before + 1, "it begins anew");
         let (bench, model) = run.finish();
         holds(&bench, &model);
     });
@@ -494,6 +530,56 @@ fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
         run.pool().destroy_dataset("tank/large").unwrap();
         let (bench, model) = run.finish();
         holds(&bench, &model);
+    });
+}
+
+/// A snapshot takes the place of a scrub off the disks. It is there again after the next piece,
+/// some seconds after it was written, although not all that was collected since has been read.
+#[test]
+fn a_place_that_a_snapshot_has_taken_is_written_again() {
+    scenario(1970, |steps| {
+        let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
+        let run = Run::new(steps.seed(), bench).following(steps);
+        let pool = run.pool();
+        super::random::add_large(pool, LARGE_BYTES);
+        pool.sync().unwrap();
+        let on_disk = || pool.view().scan_state().unwrap().unwrap();
+        let has_place = || {
+            assert_eq!(on_disk().state(), State::Active, "far from its end");
+            on_disk().bookmark != Zbookmark::default()
+        };
+        let stands_still = || {
+            set(pool, "zfs_scan_suspend_progress=1");
+            std::thread::sleep(Duration::from_millis(60));
+        };
+        in_small_pieces(pool);
+        set(pool, "zfs_scan_legacy=1");
+        pool.scrub().unwrap();
+        while pool.scan().is_none_or(|now| now.examined < 32 << 20) {
+            std::hint::spin_loop();
+        }
+        pool.pause_scrub().unwrap();
+        // From here on all that is left is collected before any of it is read.
+        set(pool, "zfs_scan_legacy=0");
+        set(pool, "zfs_scan_vdev_limit=1M");
+        set(pool, "zfs_scan_checkpoint_intval=10000");
+        stands_still();
+        pool.scrub().unwrap();
+        while on_disk().flags != 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(has_place());
+        pool.snapshot(&["tank@s".to_owned()], Vec::new()).unwrap();
+        assert!(!has_place());
+        std::thread::sleep(Duration::from_secs(5));
+        let before = pool.scan().expect("far from its end").examined;
+        set(pool, "zfs_scan_suspend_progress=0");
+        while pool.scan().expect("far from its end").examined == before {
+            std::hint::spin_loop();
+        }
+        stands_still();
+        assert!(has_place());
+        drop(run.abandon());
     });
 }
 

@@ -14,22 +14,33 @@
 //!
 //! The gate keeps a txg from being committed as long as a piece lasts, so what a pointer leads to
 //! is its block (`scan/mod.rs`). What readers met meanwhile stays: the task takes off what was
-//! looked at, and nothing else. The log is short, so this runs on the thread that asks for it. How
-//! it went is in the MOS as OpenZFS keeps it (`docs/format/scan.md`), at the end: one that is cut
-//! off has done nothing that matters.
+//! looked at, and nothing else. The log is short, so this runs on the thread that asks for it; a
+//! second one that asks waits for the end of the first.
+//!
+//! **It goes on.** The state is in the MOS as OpenZFS keeps it (`docs/format/scan.md`), from the
+//! begin on: one that was interrupted, here or by OpenZFS, is gone on with by the next import, or
+//! when the next is asked for; one that is paused, only then. Every few seconds what is whole goes
+//! off the log, and is not looked at again. What is not is: it is what the log still has. So no
+//! place in the log is kept, and OpenZFS begins with what is left.
+//!
+//! **One at a time.** None begins while a scan is under way or paused, and a scan that begins
+//! cancels it: in the task in which the scan begins, so the one that runs finds that it has ended
+//! when it keeps how far it is. OpenZFS has it so too, but refuses a scrub meanwhile.
 
 use super::LivePool;
 use super::errlog::OldErrors;
 use super::shared::{Shared, TaskCx};
 use crate::errlog::{BY_HEAD, find_block, read};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::faults::LostBlocks;
-use crate::refusal::Ongoing;
-use dmu::{ZapValue, zap};
+use crate::refusal::{NotRunning, Ongoing};
+use dmu::{Objset, Zap, ZapValue, zap};
 use ondisk::errlog::Zbookmark;
-use ondisk::scan::{ErrorScrubState, State};
+use ondisk::scan::{ErrorScrubState, ScanState, State};
 use ondisk::{BlkPtr, mos};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 use vdev::Heal;
 use zio::Place;
 
@@ -37,6 +48,41 @@ use zio::Place;
 const PIECE: usize = 64;
 /// Datasets in which one block is looked for at most.
 const DATASETS_MAX: usize = 10_000;
+/// What was found is kept that often; and no more than a tenth of the time is spent on it, because
+/// the log is written anew each time.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often one that waits for the end looks whether it is to wait on.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The one error scrub that may run, as long as this lives.
+struct Running(Arc<Shared>);
+
+impl Running {
+    /// `None` while another runs, or when the pool is being closed.
+    fn claim(shared: &Arc<Shared>) -> Option<Self> {
+        let mut state = shared.error_scrub.state.lock();
+        if state.is_running || state.is_closing {
+            return None;
+        }
+        (state.is_running, state.is_interrupted, state.last) = (true, false, None);
+        Some(Self(Arc::clone(shared)))
+    }
+
+    fn run(self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
+        let done = self.0.scrub_errors(keep_going);
+        let last = done.as_ref().map(|lost| *lost).map_err(ToString::to_string);
+        self.0.error_scrub.state.lock().last = Some(last);
+        done
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let scrub = &self.0.error_scrub;
+        scrub.state.lock().is_running = false;
+        scrub.changed.notify_all();
+    }
+}
 
 /// An entry of the log: the block, and its birth where the log has it.
 type Entry = (Zbookmark, Option<u64>);
@@ -100,60 +146,263 @@ impl Shared {
     }
 }
 
+/// The words that the object directory has under a name; none where it has not.
+fn words(mos: &Objset, name: &str) -> Result<Vec<u64>> {
+    let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+    Ok(directory.get(name.as_bytes())?.map_or_else(Vec::new, |entry| entry.ints().collect()))
+}
+
+/// The one that is under way or paused.
+fn under_way(mos: &Objset) -> Result<Option<ErrorScrubState>> {
+    let state = ErrorScrubState::from_words(&words(mos, mos::ERROR_SCRUB)?).ok();
+    Ok(state.filter(|state| state.state() == State::ErrorScrubbing))
+}
+
+/// A scrub or resilver is under way, or a scrub is paused.
+fn is_scan_under_way(mos: &Objset) -> Result<bool> {
+    let state = ScanState::from_words(&words(mos, mos::SCAN)?).ok();
+    Ok(state.is_some_and(|state| state.state() == State::Active))
+}
+
 impl TaskCx<'_> {
-    fn end_error_scrub(&self, state: &ErrorScrubState, fine: &BTreeSet<Entry>) -> Result<()> {
-        let shared = self.shared;
-        let by_head = shared.features.count(BY_HEAD).is_some();
-        let log = read(self.objects(), by_head)?;
-        let left = log.blocks.into_iter().filter(|entry| !fine.contains(entry));
-        let left: LostBlocks = left.map(|(block, birth)| (block, birth.unwrap_or(0))).collect();
-        if !fine.is_empty() {
-            self.log_lost(&left, OldErrors::Replaced)?;
-        }
+    fn put_error_scrub(&self, state: &ErrorScrubState) -> Result<()> {
         let directory = self.objects().object(mos::DIRECTORY_OBJECT)?;
         let words = ZapValue::from_words(&state.to_words());
         zap::set(&directory, self.tx, mos::ERROR_SCRUB.as_bytes(), &words)?;
-        self.log_event_of_pool("error scrub done", &format!("errors={}", state.errors))
+        match state.state() {
+            State::ErrorScrubbing => Ok(()),
+            _ => self.log_event_of_pool("error scrub done", &format!("errors={}", state.errors)),
+        }
+    }
+
+    fn begin_error_scrub(&self, state: &ErrorScrubState) -> Result<()> {
+        match is_scan_under_way(self.objects())? {
+            true => Err(self.shared.refused(Ongoing::Scan)),
+            false => self.put_error_scrub(state),
+        }
+    }
+
+    /// Keeps how far it is, unless it has ended meanwhile, and takes what is whole off the log.
+    fn keep_error_scrub(&self, state: &ErrorScrubState, fine: &BTreeSet<Entry>) -> Result<()> {
+        let by_head = self.shared.features.count(BY_HEAD).is_some();
+        let log = read(self.objects(), by_head)?;
+        let now = under_way(self.objects())?;
+        // One that was not read to its end stays as it is.
+        if !fine.is_empty() && !log.is_cut {
+            let left = log.blocks.into_iter().filter(|entry| !fine.contains(entry));
+            let left: LostBlocks = left.map(|(block, birth)| (block, birth.unwrap_or(0))).collect();
+            self.log_lost(&left, OldErrors::Replaced)?;
+        }
+        match now.is_some_and(|now| now.start_time == state.start_time) {
+            true => self.put_error_scrub(state),
+            false => Ok(()),
+        }
+    }
+
+    /// A scan begins: what there is of an error scrub ends. Whether there was any.
+    pub(super) fn cancel_error_scrub(&self) -> Result<bool> {
+        let Some(state) = under_way(self.objects())? else { return Ok(false) };
+        self.put_error_scrub(&canceled(state, self.dsl().now.secs))?;
+        Ok(true)
+    }
+}
+
+fn canceled(state: ErrorScrubState, now: u64) -> ErrorScrubState {
+    let mut state = state.with_state(State::Canceled);
+    (state.end_time, state.paused) = (now, 0);
+    state
+}
+
+impl Shared {
+    /// The one that is under way or paused, as it was kept last.
+    fn pending_error_scrub(&self) -> Result<Option<ErrorScrubState>> {
+        let _gate = self.gate.read();
+        under_way(&self.mos)
+    }
+
+    /// What was written is durable before the log says less.
+    fn keep_found(&self, state: ErrorScrubState, fine: BTreeSet<Entry>) -> Result<()> {
+        self.reader.vdevs().flush().map_err(|e| self.failed("flushing", e))?;
+        let healed: BTreeSet<Zbookmark> = fine.iter().map(|(block, _)| *block).collect();
+        self.run_keeping_datasets(move |cx| cx.keep_error_scrub(&state, &fine))?;
+        self.block_faults.are_found(&healed);
+        Ok(())
+    }
+
+    /// Begins one, or goes on with what there is; what the log has.
+    fn begin_error_scrub(&self) -> Result<(ErrorScrubState, Vec<Entry>)> {
+        let pending = self.pending_error_scrub()?;
+        let log = {
+            let _gate = self.gate.read();
+            read(&self.mos, self.features.count(BY_HEAD).is_some())?
+        };
+        let log: Vec<Entry> = log.blocks;
+        let mut state = pending.unwrap_or_default().with_state(State::ErrorScrubbing);
+        if pending.is_none() {
+            state.start_time = self.rt.wall().as_secs();
+        }
+        // What is left is looked at from the beginning, and what was lost is met again.
+        (state.paused, state.cursor, state.errors) = (0, 0, 0);
+        state.to_examine = state.examined.saturating_add(log.len() as u64);
+        self.run_keeping_datasets(move |cx| cx.begin_error_scrub(&state))?;
+        self.post_system(if pending.is_some() { "errorscrub_resume" } else { "errorscrub_start" });
+        Ok((state, log))
+    }
+
+    /// Goes through the log; how many blocks cannot be had.
+    fn scrub_errors(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
+        let (mut state, log) = self.begin_error_scrub()?;
+        let mut found = RecheckResult::default();
+        let (mut kept, mut took) = (self.rt.now(), Duration::ZERO);
+        for piece in log.chunks(PIECE) {
+            let is_wanted = !self.error_scrub.state.lock().is_interrupted;
+            if !is_wanted || !keep_going() {
+                self.keep_found(state, found.fine)?;
+                return if is_wanted { Err(self.error_scrub_cancelled()) } else { Ok(found.lost) };
+            }
+            self.look_again(piece, &mut found);
+            state.examined = state.examined.saturating_add(piece.len() as u64);
+            state.errors = found.lost;
+            let begun = self.rt.now();
+            if begun.saturating_sub(kept) > KEEP_EVERY.max(10 * took) {
+                self.keep_found(state, std::mem::take(&mut found.fine))?;
+                kept = self.rt.now();
+                took = kept.saturating_sub(begun);
+            }
+        }
+        state.end_time = self.rt.wall().as_secs();
+        self.keep_found(state.with_state(State::Finished), found.fine)?;
+        self.post_system("errorscrub_finish");
+        Ok(found.lost)
+    }
+
+    fn error_scrub_cancelled(&self) -> Error {
+        self.failed("error scrub", "it was cancelled")
+    }
+
+    /// Waits for the end of the one that runs; what came of it.
+    fn wait_for_error_scrub(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
+        let scrub = &self.error_scrub;
+        let mut state = scrub.state.lock();
+        while state.is_running {
+            if !keep_going() {
+                return Err(self.error_scrub_cancelled());
+            }
+            scrub.changed.wait_until(&mut state, self.rt.now() + PATIENCE);
+        }
+        match state.last.clone() {
+            Some(Ok(lost)) => Ok(lost),
+            Some(Err(why)) => Err(self.failed("error scrub", why)),
+            None => Err(self.stopped("the pool is being closed")),
+        }
+    }
+
+    /// Goes on with one that was interrupted, aside of everything else.
+    pub(super) fn resume_error_scrub(&self) -> Result<()> {
+        let is_left = self.pending_error_scrub()?.is_some_and(|state| state.paused == 0);
+        let Some(me) = self.me.upgrade().filter(|_| is_left) else { return Ok(()) };
+        let Some(running) = Running::claim(&me) else { return Ok(()) };
+        let task = self.rt.spawn("error scrub", move || {
+            // What it did not come to is looked at by the next one.
+            let _ = running.run(&|| true);
+        });
+        let task = task.map_err(|e| self.failed("starting an error scrub", e))?;
+        self.error_scrub.state.lock().task = Some(task);
+        Ok(())
+    }
+
+    /// Has the one that runs end and stay as it is, and waits for that; whether one ran.
+    fn interrupt_error_scrub(&self) -> bool {
+        let scrub = &self.error_scrub;
+        let was_running = scrub.interrupt();
+        let mut state = scrub.state.lock();
+        while state.is_running {
+            scrub.changed.wait(&mut state);
+        }
+        was_running
+    }
+
+    /// The pool is being closed: it stays as it is.
+    pub(super) fn end_error_scrub(&self) {
+        self.error_scrub.state.lock().is_closing = true;
+        self.interrupt_error_scrub();
+        let task = self.error_scrub.state.lock().task.take();
+        if let Some(task) = task {
+            // Its panic was reported where it happened.
+            let _ = task.join();
+        }
     }
 }
 
 impl LivePool {
     /// Looks again at the blocks of the error log, repairs what can be, and takes what is whole off
-    /// it. `keep_going` is asked now and then. How many blocks cannot be had.
+    /// it. One that was interrupted or paused is gone on with; while one runs, this waits for its
+    /// end. `keep_going` is asked now and then. How many blocks cannot be had.
     ///
     /// # Errors
-    /// A scrub or resilver runs, the log cannot be read, or `keep_going` said no: then the log is
-    /// as it was.
+    /// A scrub or resilver is under way or paused, the log cannot be read, or `keep_going` said no:
+    /// then what was found is kept, and the next goes on.
     pub fn error_scrub(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
-        let shared = &self.shared;
-        shared.check_not_suspended()?;
-        if self.is_scanning() {
+        self.shared.check_not_suspended()?;
+        if self.shared.scans.state.lock().is_running() {
             return Err(self.shared.refused(Ongoing::Scan));
         }
-        let start_time = shared.rt.wall().as_secs();
-        shared.post_system("errorscrub_start");
-        let log = {
-            let _gate = shared.gate.read();
-            read(&shared.mos, shared.features.count(BY_HEAD).is_some())?
-        };
-        let mut found = RecheckResult::default();
-        for piece in log.blocks.chunks(PIECE) {
-            if !keep_going() {
-                return Err(shared.failed("error scrub", "it was cancelled"));
-            }
-            shared.look_again(piece, &mut found);
+        match Running::claim(&self.shared) {
+            Some(running) => running.run(keep_going),
+            None => self.shared.wait_for_error_scrub(keep_going),
         }
-        // What was written is durable before the log says less.
-        shared.reader.vdevs().flush().map_err(|e| shared.failed("flushing", e))?;
-        let all = log.blocks.len() as u64;
-        let mut state = ErrorScrubState::default().with_state(State::Finished);
-        (state.start_time, state.end_time) = (start_time, shared.rt.wall().as_secs());
-        (state.to_examine, state.examined, state.errors) = (all, all, found.lost);
-        let RecheckResult { fine, lost } = found;
-        let healed: BTreeSet<Zbookmark> = fine.iter().map(|(block, _)| *block).collect();
-        shared.run_keeping_datasets(move |cx| cx.end_error_scrub(&state, &fine))?;
-        shared.block_faults.are_found(&healed);
-        shared.post_system("errorscrub_finish");
-        Ok(lost)
+    }
+
+    /// Whether an error scrub runs, or waits to be gone on with.
+    ///
+    /// # Errors
+    /// What is kept of it cannot be read.
+    pub fn has_error_scrub(&self) -> Result<bool> {
+        Ok(self.shared.pending_error_scrub()?.is_some())
+    }
+
+    /// Pauses the error scrub, also for later imports, until the next is asked for.
+    ///
+    /// # Errors
+    /// There is none, or it is paused.
+    pub fn pause_error_scrub(&self) -> Result<()> {
+        self.leave_error_scrub("errorscrub_paused", |shared, state| {
+            match std::mem::replace(&mut state.paused, 1) {
+                0 => Ok(()),
+                _ => Err(shared.refused(Ongoing::PausedScrub)),
+            }
+        })
+    }
+
+    /// Ends the error scrub. What was found whole is off the log.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn stop_error_scrub(&self) -> Result<()> {
+        self.leave_error_scrub("errorscrub_abort", |shared, state| {
+            *state = canceled(*state, shared.rt.wall().as_secs());
+            Ok(())
+        })
+    }
+
+    fn leave_error_scrub(
+        &self,
+        event: &str,
+        change: impl FnOnce(&Shared, &mut ErrorScrubState) -> Result<()>,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        shared.check_not_suspended()?;
+        let was_running = shared.interrupt_error_scrub();
+        let Some(mut state) = shared.pending_error_scrub()? else {
+            // It came to its end before it was asked.
+            return match was_running {
+                true => Ok(()),
+                false => Err(shared.refused(NotRunning::Scrub)),
+            };
+        };
+        change(shared, &mut state)?;
+        shared.run_keeping_datasets(move |cx| cx.keep_error_scrub(&state, &BTreeSet::new()))?;
+        shared.post_system(event);
+        Ok(())
     }
 }

@@ -186,6 +186,9 @@ pub fn import(
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;
     pool.shared.resume_works()?;
+    if !options.to_repair {
+        pool.shared.resume_error_scrub()?;
+    }
     if pool.shared.is_removal_running() || pool.shared.is_reflow_running() {
         pool.shared.txgs.want_next();
     }

@@ -29,7 +29,7 @@
 //! evacuate  removals             vdevs with data on them that go
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
-//! error_scrub                    that looked at again
+//! error_scrub  error_scrubs      that looked at again
 //! read_repair  repairs           bad copies that readers met, written anew
 //! work  running_work             initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
@@ -65,6 +65,7 @@ mod detach;
 mod early;
 mod errlog;
 mod error_scrub;
+mod error_scrubs;
 mod evacuate;
 mod events;
 mod expand;
@@ -538,6 +539,7 @@ impl LivePool {
         self.shared.removals.pause();
         self.shared.reflows.pause();
         self.shared.end_works();
+        self.shared.end_error_scrub();
         self.end_scans();
         self.shared.end_repairs();
         self.end_logs();
@@ -575,6 +577,7 @@ impl LivePool {
         self.shared.removals.pause();
         self.shared.reflows.pause();
         self.shared.end_works();
+        self.shared.end_error_scrub();
         self.end_scans();
         self.shared.end_repairs();
         self.shared.store.reading_ahead().stop();

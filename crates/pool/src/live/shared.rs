@@ -8,6 +8,7 @@ use super::budget::Budget;
 use super::clones::SharedBlocks;
 use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
+use super::error_scrubs::ErrorScrub;
 use super::events::{Events, KnownState};
 use super::features::FeatureTable;
 use super::head::{Head, Heads};
@@ -168,6 +169,8 @@ pub(crate) struct Shared {
     pub(super) faults: Arc<TaskFaults>,
     /// Scrub and resilver.
     pub(super) scans: Scans,
+    /// What looks again at the blocks of the error log.
+    pub(super) error_scrub: ErrorScrub,
     /// What writes bad copies anew that readers met.
     pub(super) repairs: Repairs,
     /// What was found in the place of leaves and is not used, by their guids (`returned.rs`).
@@ -291,6 +294,7 @@ impl Shared {
             block_faults,
             faults,
             scans: Scans::new(rt),
+            error_scrub: ErrorScrub::new(rt),
             repairs: Repairs::new(rt),
             refused: Mutex::default(),
             works: RunningWork::new(rt),

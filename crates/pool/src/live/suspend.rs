@@ -179,6 +179,7 @@ impl LivePool {
     fn go_on_with_the_rest(&self) -> Result<()> {
         self.resilver()?;
         self.resume_scan()?;
+        self.shared.resume_error_scrub()?;
         self.shared.resume_works()
     }
 

@@ -28,6 +28,7 @@
 //! A place that was found in one txg and is to be written in a later one is given up when another
 //! task came between (`Scans::tasks`). So what is on disk fits the datasets of its own txg, always.
 //! A scrub that is paused stays in memory, and its place is written again when the pool is closed.
+//! There is room for one scan on disk, so a resilver or a rebuild that begins ends it.
 //!
 //! A *resilver* is kept in the same way, and goes on only when it is for the same leaves. Each leaf
 //! that it is for is marked in its configuration with the second txg of it (OpenZFS's

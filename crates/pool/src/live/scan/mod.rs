@@ -5,7 +5,8 @@
 //! A *resilver* brings leaves what they missed: blocks whose physical birth is in the dirty time
 //! log of a leaf that is written to. A *scrub* verifies every copy of every block. Both are the
 //! same walk (`walk.rs`) with another choice of blocks, both write what is wrong on a device from
-//! what is right (`vdev::Heal`), and one runs at a time: a resilver goes first and ends a scrub.
+//! what is right (`vdev::Heal`), and one runs at a time: a resilver goes first and ends a scrub,
+//! which begins anew behind it, unless it was paused. An error scrub ends when either begins.
 //!
 //! ```text
 //! wanted -> begins: which txgs, which leaves -> walk, in pieces -> flush -> one sync task:
@@ -389,14 +390,19 @@ impl Shared {
         let looks_at_all = state.function() == Function::Scrub && state.min_txg == 0;
         let leaves: Vec<u64> = targets.keys().copied().collect();
         let targets = Some(targets.clone()).filter(|_| state.function() == Function::Resilver);
-        self.run_keeping_datasets(move |cx| {
+        self.error_scrub.interrupt();
+        let has_ended_one = self.run_keeping_datasets(move |cx| {
             cx.put_scan(&state, &kept::Queue::new())?;
+            let has_ended_one = cx.cancel_error_scrub()?;
             cx.clear_deferred()?;
             cx.mark_targets(&leaves, state.max_txg)?;
             cx.log_scan(&state, "scan setup")?;
             *cx.shared.scans.targets.lock() = targets;
-            Ok(())
+            Ok(has_ended_one)
         })?;
+        if has_ended_one {
+            self.post_system("errorscrub_abort");
+        }
         if looks_at_all {
             self.block_faults.begin_scrub();
         }
@@ -443,6 +449,18 @@ impl Shared {
             }
         })?;
         Ok(is_place)
+    }
+
+    /// What brings leaves what they missed begins, and ends a scrub that is paused, as in OpenZFS:
+    /// one scan at a time has a place on disk.
+    fn cancel_paused(&self) -> Result<()> {
+        if self.left_over()? != kept::PendingScan::Paused {
+            return Ok(());
+        }
+        self.scans.paused.lock().take();
+        self.run_keeping_datasets(|cx| cx.end_left_over())?;
+        self.post_scan(Function::Scrub, "abort");
+        Ok(())
     }
 
     /// The pool is being closed: a scrub that is paused has a place on disk again.
@@ -737,8 +755,7 @@ impl LivePool {
         if !is_scrub && !state.scrub {
             drop(state);
             if self.shared.left_over()? == kept::PendingScan::Paused {
-                self.shared.scans.paused.lock().take();
-                return self.shared.run_keeping_datasets(|cx| cx.end_left_over());
+                return self.shared.cancel_paused();
             }
             return Err(self.shared.refused(NotRunning::Scrub));
         }

@@ -135,7 +135,7 @@ impl Shared {
     /// and all go on together.
     pub(super) fn rebuild_all(&self) -> Result<End> {
         // A scrub that was under way would not cover all that is there by the end.
-        self.scans.paused.lock().take();
+        self.cancel_paused()?;
         self.run_keeping_datasets(|cx| cx.end_left_over())?;
         loop {
             let active = self.active_rebuilds()?;

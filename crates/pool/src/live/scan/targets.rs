@@ -51,8 +51,10 @@ pub(super) type Targets = (Option<(ScanState, ScanRemainder)>, BTreeMap<u64, Txg
 
 impl Shared {
     /// The leaves of the next resilver, and what they lack. One that goes on where it was left is
-    /// for those that do not wait for its end; one that begins is for all.
+    /// for those that do not wait for its end; one that begins is for all. It ends a scrub that is
+    /// paused.
     pub(super) fn targets(&self) -> Result<Targets> {
+        self.cancel_paused()?;
         let is_anew = std::mem::take(&mut self.scans.state.lock().anew);
         let stale = self.stale_leaves();
         let waiting = self.deferred_leaves();

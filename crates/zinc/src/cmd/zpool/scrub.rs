@@ -22,7 +22,7 @@ pub struct Scrub {
     #[arg(short = 'p', conflicts_with_all = ["until_done", "stop"])]
     pause: bool,
     /// Scrub only the blocks in the error log; the command waits until that is done
-    #[arg(short = 'e', conflicts_with_all = ["stop", "pause"])]
+    #[arg(short = 'e')]
     errors: bool,
     /// Scrub only what was written since the last completed scrub
     #[arg(short = 'C', conflicts_with_all = ["stop", "pause", "errors"])]
@@ -47,10 +47,17 @@ pub struct Resilver {
 
 impl Scrub {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
+        let about = |doing: &str| format!("{doing} {}", pool.name());
+        if (self.stop || self.pause) && (self.errors || is_scrubbing_errors(pool)?) {
+            let (doing, done) = match self.stop {
+                true => ("cannot cancel scrubbing", pool.stop_error_scrub()),
+                false => ("cannot pause scrubbing", pool.pause_error_scrub()),
+            };
+            return done.map_err(|e| Failure::from(e).about(&about(doing)));
+        }
         if self.errors {
             let lost = pool.error_scrub(&|| session.check().is_ok());
-            let about = format!("cannot scrub {}", pool.name());
-            return lost.map(drop).map_err(|e| Failure::from(e).about(&about));
+            return lost.map(drop).map_err(|e| Failure::from(e).about(&about("cannot scrub")));
         }
         let (doing, done) = match (self.stop, self.pause) {
             (true, _) => ("cannot cancel scrubbing", pool.stop_scrub()),
@@ -60,13 +67,18 @@ impl Scrub {
             _ if self.since_last => ("cannot scrub", pool.scrub_since_last()),
             _ => ("cannot scrub", pool.scrub()),
         };
-        done.map_err(|e| Failure::from(e).about(&format!("{doing} {}", pool.name())))?;
+        done.map_err(|e| Failure::from(e).about(&about(doing)))?;
         match (self.stop || self.pause, self.until_done) {
             (true, _) => Ok(()),
             (false, true) => wait(session, pool),
             (false, false) => finish_unless_served(session, pool),
         }
     }
+}
+
+/// It is the error scrub that is to be paused or stopped, also where that is not said.
+fn is_scrubbing_errors(pool: &LivePool) -> Result<bool, Failure> {
+    Ok(!pool.is_scanning() && pool.has_error_scrub()?)
 }
 
 fn is_scrubbing(pool: &LivePool) -> bool {
