@@ -281,6 +281,17 @@ impl FaultLog {
         lost.logged.retain(|block, _| !blocks.contains(block));
     }
 
+    /// A block cannot be had.
+    pub(crate) fn note_lost(&self, place: Place, bp: &BlkPtr) {
+        let mut lost = self.lost.lock();
+        let block = bookmark(place);
+        let is_new = !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT;
+        if is_new && lost.new.insert(block, bp.logical_birth()).is_none() {
+            drop(lost);
+            self.report_lost_block(block);
+        }
+    }
+
     /// Blocks that were not had since the last scrub began.
     pub(crate) fn lost_since_scrub(&self) -> LostBlocks {
         let lost = self.lost.lock();
@@ -309,16 +320,10 @@ impl FaultSink for FaultLog {
     }
 
     fn lost(&self, place: Place, bp: &BlkPtr) {
-        // Every chain of log blocks ends with one that cannot be read.
-        if place.level == Place::LEVEL_ZIL {
-            return;
-        }
-        let mut lost = self.lost.lock();
-        let block = bookmark(place);
-        let is_new = !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT;
-        if is_new && lost.new.insert(block, bp.logical_birth()).is_none() {
-            drop(lost);
-            self.report_lost_block(block);
+        // Every chain of log blocks ends with one that cannot be read. Those of a log that was
+        // claimed before are looked at before it is replayed (`live/log/claimed.rs`).
+        if place.level != Place::LEVEL_ZIL {
+            self.note_lost(place, bp);
         }
     }
 }

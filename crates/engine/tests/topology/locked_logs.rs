@@ -5,7 +5,8 @@ use super::random::Bench;
 use super::{DEVICE_BYTES, guid, is_whole};
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDevice;
-use engine::inside::pool::{self, PoolRefusal};
+use engine::inside::ondisk::label::DATA_START;
+use engine::inside::pool::{self, PoolRefusal, UnguardedDatasets as _};
 use engine::live::{LogDevices, OfflineMode, ResilverKind};
 use engine::pools::LeafWork;
 use engine::{Filesystem, LivePool};
@@ -111,6 +112,32 @@ fn a_scrub_heals_the_log() {
         pool.detach(guid(&pool, 1 - damaged)).unwrap();
         pool.export().unwrap();
         bench.away = vec![1 - damaged];
+        has_all(&bench, &case);
+    }
+}
+
+/// What rots of a log after it was claimed is an error of its device. What a power failure left of
+/// one that was not is none.
+#[test]
+fn damage_in_a_log_that_was_claimed_counts() {
+    for is_claimed in [false, true] {
+        let case = format!("claimed: {is_claimed}");
+        let bench = crashed(Shape::Mirror);
+        if is_claimed {
+            bench.import_locked().export().unwrap();
+        }
+        let seen = bench.open();
+        let dataset = seen.dsl().by_name("tank").unwrap();
+        let first = seen.dsl().objset(&dataset).unwrap().phys().zil.log;
+        drop(seen);
+        let at = DATA_START + first.dva(0).offset();
+        bench.devices[1].write(at, &vec![0xa5; first.psize() as usize]).unwrap();
+        let pool = bench.import();
+        drop(pool.filesystem("tank").unwrap());
+        let errors = pool.view().vdevs().error_counts();
+        let of = |n| errors.get(&guid(&pool, n)).map_or(0, |errors| errors.checksum);
+        assert_eq!((of(0), of(1)), (0, u64::from(is_claimed)), "{case}");
+        pool.export().unwrap();
         has_all(&bench, &case);
     }
 }

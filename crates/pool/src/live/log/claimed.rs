@@ -1,12 +1,22 @@
 //! Replaying one log that an import has claimed.
+//!
+//! Until a log is claimed, its last blocks may be on some devices only, and no device is to blame
+//! for that. An import that claims a log makes it whole (`replay.rs`), OpenZFS's too. So what an
+//! earlier import has claimed was whole then: what is wrong of it now is damage like any other.
 
 use super::super::LivePool;
 use super::super::head::{self, Head};
+use super::claimed_blocks;
 use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
+use dmu::Objset;
 use std::sync::Arc;
+use vdev::Heal;
 use zil::{Log, LogEnd};
 use zpl::replay::{self, IntoPool, Refusal, ReplayReport};
+
+/// Blocks of a log that are verified at the same time.
+const HEALED_AT_ONCE: usize = 64;
 
 /// Why a log cannot be replayed.
 pub(in super::super) enum NotReplayed {
@@ -48,7 +58,7 @@ impl LivePool {
         if !is_claimed || Log::read(&head.objset).pending(synced).next().is_none() {
             return Ok(());
         }
-        let Some(report) = self.replay_log(name)? else { return Ok(()) };
+        let Some(report) = self.replay_log(name, true)? else { return Ok(()) };
         match NotReplayed::met(&report) {
             Some(why) => {
                 let (pool, obstacles) = (self.name().to_owned(), vec![why.of(name.to_owned())]);
@@ -61,8 +71,20 @@ impl LivePool {
         }
     }
 
-    /// Replays a log; `None`: its dataset is locked.
-    pub(super) fn replay_log(&self, name: &str) -> Result<Option<ReplayReport>> {
+    /// Reads all copies of a log that was claimed before. What is wrong counts as an error of its
+    /// device and is written anew; what cannot be had is in the error log.
+    fn heal_claimed(&self, objset: &Objset) {
+        for blocks in claimed_blocks(objset).chunks(HEALED_AT_ONCE) {
+            let mended = self.shared.reader.heal_many(blocks, Heal::All);
+            for ((bp, place), _) in blocks.iter().zip(mended).filter(|(_, m)| m.lost.is_some()) {
+                self.shared.block_faults.note_lost(*place, bp);
+            }
+        }
+    }
+
+    /// Replays a log; `None`: its dataset is locked. With `was_claimed` it is read as a scrub reads
+    /// before.
+    pub(super) fn replay_log(&self, name: &str, was_claimed: bool) -> Result<Option<ReplayReport>> {
         let (dataset, stored) = {
             let _guard = self.shared.gate.read();
             let dataset = self.shared.dsl.by_name(name)?;
@@ -73,6 +95,9 @@ impl LivePool {
             (dataset, stored)
         };
         let head: Arc<Head> = self.shared.head(&dataset)?;
+        if was_claimed {
+            self.heal_claimed(&head.objset);
+        }
         let log = Log::read(&head.objset);
         head.log.begin_replay(log.header);
         let report = replay::into_pool(

@@ -6,9 +6,9 @@
 //! looked at   before anything is opened for writing, each log is replayed into memory. One that
 //!             cannot be replayed to its end keeps the pool from being opened
 //! claimed     blocks that no space map knows, because their txg never became durable, are taken
-//!             from the free space before it can be handed out; blocks of other files that are
-//!             cloned get a reference, so that no file can give them up before the log has; and the
-//!             header says so: all in the first txg
+//!             from the free space before it can be handed out, and written where they lack; blocks
+//!             of other files that are cloned get a reference, so that no file can give them up
+//!             before the log has; and the header says so: all in the first txg
 //! replayed    each record in a transaction of its own; the header that its txg writes has the
 //!             number of the last record up to that txg
 //! emptied     when all is durable, one task frees the blocks and empties the header
@@ -138,7 +138,7 @@ fn is_on_vdevs(pool: &Pool, bp: &BlkPtr) -> bool {
 }
 
 /// The logs of a pool that are not empty, after what no space map knows of them was taken from the
-/// free space of `alloc`. Those that have to wait for a key are made whole by `reader`.
+/// free space of `alloc`, and made whole by `reader`.
 pub(in super::super) fn claims(
     pool: &Pool,
     alloc: &Allocator,
@@ -167,27 +167,35 @@ pub(in super::super) fn claims(
         for bp in &blocks {
             alloc.claim(bp, txg).map_err(|what| Error::Inconsistent { what })?;
         }
-        if is_locked(&objset) {
-            complete(&objset, &log, txg, reader);
-        }
+        complete(pool, &objset, (&log, txg), reader);
         let header = Some(claimed(&log, txg));
         out.push(Claim { name, header, cloned: cloned_by(&log), txg });
     }
     Ok(out)
 }
 
-/// The power may have failed while the last blocks of a log were on some devices only. All are to
-/// have them if the log, which is claimed in `txg`, is not replayed at once. No device is to blame,
-/// so no error is counted.
-fn complete(objset: &Objset, log: &Log, txg: u64, reader: &Reader) {
+/// The power may have failed while the last blocks of a log were on some devices only. From the txg
+/// on in which it is claimed all have them, as in OpenZFS: what is wrong later is damage. No device
+/// is to blame for what it lacks now, so no error is counted.
+fn complete(pool: &Pool, objset: &Objset, (log, txg): (&Log, u64), reader: &Reader) {
     let place = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: 0 };
     let records = log.blocks.iter().flat_map(|b| &b.records);
     let data = records.filter_map(|record| claimed_block(record, txg));
-    let all: Vec<_> = log.blocks.iter().map(|b| b.bp).chain(data).map(|bp| (bp, place)).collect();
+    let all = log.blocks.iter().map(|b| b.bp).chain(data);
+    let all: Vec<_> = all.filter(|bp| !is_alone(pool, bp)).map(|bp| (bp, place)).collect();
     for some in all.chunks(COMPLETED_AT_ONCE) {
         // What cannot be had, or is not taken, is met again where it matters.
         drop(reader.heal_many(some, Heal::Met));
     }
+}
+
+/// A block is in one place, on one device.
+fn is_alone(pool: &Pool, bp: &BlkPtr) -> bool {
+    let tops = &pool.config().vdev_tree.children;
+    let is_leaf = |id: u32| tops.iter().any(|top| top.id == u64::from(id) && top.kind.is_leaf());
+    let mut places = bp.dvas();
+    places.next().is_some_and(|(_, dva)| is_leaf(dva.vdev()) && !dva.is_gang())
+        && places.next().is_none()
 }
 
 /// The datasets whose logs no import has claimed.
@@ -292,7 +300,8 @@ impl LivePool {
         for claim in &self.claims {
             let is_cut = cut.iter().any(|c| c.dataset == claim.name);
             // A log that is only claimed waits for the key.
-            let Some(report) = self.replay_log(&claim.name)? else { continue };
+            let was_claimed = claim.header.is_none();
+            let Some(report) = self.replay_log(&claim.name, was_claimed)? else { continue };
             if let Some(why) = NotReplayed::met(&report).filter(|_| !is_cut) {
                 let obstacles = vec![why.of(claim.name.clone())];
                 return Err(Error::NotWritable { pool: self.name().to_owned(), obstacles });
