@@ -21,13 +21,16 @@
 //! its file was deleted, moved, replaced, cut short  REMOVED; cut short: it missed everything
 //! the same, and the rest needs it                   DEGRADED, still used, until it is in its place
 //! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
+//! a flush, a label, an uberblock or the second try  none by that alone: the txg fails, and the
+//! of a write failed, and the rest needs it          pool is suspended, or has stopped
 //! ```
 //!
 //! Writes that a leaf acknowledged before a flush failed may be lost, so it cannot take part in a
 //! commit. A failed write is followed by a probe: its first label's unused part is read and written
 //! back. A leaf that answers has a bad sector and is not a bad disk; the numbers are those of
 //! OpenZFS's event daemon, or a user's (`thresholds.rs`). A leaf that the rest cannot do without is
-//! used further: half a disk is more than none.
+//! used further: half a disk is more than none. But no txg is committed that it does not take, also
+//! because it hangs or is gone.
 //!
 //! FAULTED and REMOVED mean: nothing is written any more, and it is the last choice for reads.
 //! Beyond the redundancy a block that is written fails, and the pool stops.
