@@ -92,6 +92,33 @@ fn a_vdev_goes_while_the_pool_is_worked_with() {
     });
 }
 
+/// This comes true while nothing is asked of the pool that begins a txg.
+#[track_caller]
+pub(super) fn by_itself(what: &str, is_so: impl Fn() -> bool) {
+    let comes = (0..6000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        is_so()
+    });
+    assert!(comes, "{what}");
+}
+
+/// What a tunable held up goes on when it is set back, in a pool that nothing is done with.
+#[test]
+fn a_removal_that_was_held_up_goes_on_in_an_idle_pool() {
+    scenario(2015, |steps| {
+        let run = run(steps, Shape::Disks3, 40);
+        let pool = run.pool();
+        set(pool, Tunable::RemovalSuspend, 1);
+        pool.remove_top(top(pool, 1)).unwrap();
+        (0..3).for_each(|_| pool.sync().unwrap());
+        assert!(pool.removing().is_some());
+        set(pool, Tunable::RemovalSuspend, 0);
+        by_itself("it is removed", || pool.removing().is_none());
+        let (bench, model) = run.finish();
+        without(bench, &model, &[1], "the removed one");
+    });
+}
+
 /// A pool of two mirrors, the second of which was added.
 fn two_mirrors(steps: &RandomSteps) -> Run {
     let (mut bench, model) = run(steps, Shape::Mirror, 60).finish();

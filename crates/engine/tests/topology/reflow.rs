@@ -1,6 +1,6 @@
 //! Raidz vdevs that get wider, while the pool is worked with.
 
-use super::evacuate::set;
+use super::evacuate::{by_itself, set};
 use super::random::add_large;
 use super::replace::{holds_without, is_settled, replace};
 use super::*;
@@ -72,6 +72,21 @@ fn ends_well(run: Run) {
     no_problems(pool);
     let (bench, model) = run.finish();
     holds_on_each(bench, &model);
+}
+
+/// What a tunable held up goes on when it is set back, in a pool that nothing is done with.
+#[test]
+fn an_expansion_that_was_held_up_goes_on_in_an_idle_pool() {
+    scenario(2298, |steps| {
+        let mut run = run(steps, Shape::Raidz1, 40);
+        set(run.pool(), Tunable::ReflowSuspend, 1);
+        attach(&mut run);
+        (0..3).for_each(|_| run.pool().sync().unwrap());
+        assert!(run.pool().expanding().is_some());
+        set(run.pool(), Tunable::ReflowSuspend, 0);
+        by_itself("it is expanded", || run.pool().expanding().is_none());
+        ends_well(run);
+    });
 }
 
 #[test]
