@@ -55,7 +55,8 @@ impl NotUsed {
             Self::TooSmall { needs, has } => format!("too small: needs {needs} bytes, has {has}"),
             Self::WroteAlone => "it was written without the others".to_owned(),
             Self::Copy => "it is an earlier copy".to_owned(),
-            Self::Failed(_) => "that failed".to_owned(),
+            // In a row of a table.
+            Self::Failed(why) => why.replace(char::is_control, "?"),
         }
     }
 }
@@ -98,5 +99,16 @@ impl fmt::Display for LabelMismatch {
             Self::OtherLeaf => "is another device of this pool",
             Self::Aux => "is a spare or cache device",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_why_in_one_line() {
+        let why = "cannot open '/x\ny': Permission denied".to_owned();
+        assert_eq!(NotUsed::Failed(why).note(), "cannot open '/x?y': Permission denied");
     }
 }

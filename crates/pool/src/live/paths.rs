@@ -37,8 +37,15 @@ pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, CandidateLeaf>)
 /// The path of a device that is not where it was known to be; `None` when it is.
 pub(super) fn other_place(known: Option<&Path>, found: &Path) -> Option<String> {
     let path = system_path(found)?;
-    let is_known = known.is_some_and(|known| known == path || is_same(known, &path));
+    let is_known = known.is_some_and(|known| is_place(known, &path));
     path.to_str().filter(|_| !is_known).map(str::to_owned)
+}
+
+/// A device was found where it was known to be, perhaps by another name of that place: a link, a
+/// disk with the number of a partition.
+pub(super) fn is_place(known: &Path, found: &Path) -> bool {
+    let is_it = |path: PathBuf| known == path || is_same(known, &path);
+    known == found || system_path(found).is_some_and(is_it)
 }
 
 /// The path by which the system knows a device: absolute, and for a partition (`DISK#N`, as it is

@@ -18,7 +18,8 @@
 //! looked at when it has not changed for [`QUIET`]: what is being copied has labels before it has
 //! data.
 //!
-//! Where a leaf was, any earlier state of it is used, and brought what it lacks by its log.
+//! Where a leaf was, any earlier state of it is used, and brought what it lacks by its log. That
+//! place may have several names: a link, a disk with the number of a partition.
 //! *Elsewhere* only the state in which it left is: a copy that was put aside on purpose would be
 //! written over. A far leaf is not looked for elsewhere at all: a file here that has its label may
 //! be what its server writes to. What is of this pool and not used is refused with a reason, and
@@ -29,7 +30,7 @@ use super::LivePool;
 use super::config_edit::leaf_of;
 use super::new_vdevs::DEVICE_MIN;
 use super::online::OwnChanges;
-use super::paths::{is_device, places};
+use super::paths::{is_device, is_place, places};
 use crate::assemble::newest_label;
 use crate::not_used::{NotUsed, Refused};
 use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
@@ -83,10 +84,12 @@ impl Missing {
         })
     }
 
-    /// Whose place that is.
-    fn leaf_of_place(&self, path: &Path) -> Option<u64> {
-        let own = |leaf: &(&u64, &Option<PathBuf>)| leaf.1.as_deref() == Some(path);
-        self.leaves.iter().find(own).map(|(guid, _)| *guid)
+    /// Whose place that is, by any of its names, and the name by which the pool has it. Asks the
+    /// system.
+    fn place_of(&self, path: &Path) -> Option<(u64, &Path)> {
+        let named = || self.leaves.iter().filter_map(|(guid, own)| Some((*guid, own.as_deref()?)));
+        let exactly = named().find(|(_, own)| *own == path);
+        exactly.or_else(|| named().find(|(_, own)| is_place(own, path)))
     }
 }
 
@@ -94,6 +97,8 @@ impl Missing {
 pub struct FoundDevice {
     leaf: u64,
     path: PathBuf,
+    /// The place of a leaf's device that this is, by the name that the pool has for it.
+    place: Option<PathBuf>,
     /// Its label; `None`: it has none, and is where the leaf's device was.
     found: Option<FoundLeaf>,
 }
@@ -190,19 +195,24 @@ impl DeviceSearch {
                 _ => None,
             };
             let of_it = of_it.filter(|guid| missing.may_be_at(*guid, &found.path));
+            let place = missing.place_of(&found.path);
             // What is in a leaf's place is told of, whatever it is.
-            let leaf = of_it.or_else(|| missing.leaf_of_place(&found.path));
+            let leaf = of_it.or(place.map(|(leaf, _)| leaf));
+            let own = place.filter(|(of, _)| leaf == Some(*of)).map(|(_, own)| own.to_owned());
             out.extend(leaf.map(|leaf| {
                 let path = found.path.clone();
-                FoundDevice { leaf, path, found: Some(found) }
+                FoundDevice { leaf, path, place: own, found: Some(found) }
             }));
         }
         // In its place it is the device before any copy of it.
-        out.sort_by_key(|s| missing.leaf_of_place(&s.path) != Some(s.leaf));
+        out.sort_by_key(|s| s.place.is_none());
         for path in files {
             let is_known = out.iter().any(|s| s.path == path);
-            let leaf = missing.leaf_of_place(&path).filter(|_| !is_known);
-            out.extend(leaf.map(|leaf| FoundDevice { leaf, path, found: None }));
+            let place = missing.place_of(&path).filter(|_| !is_known);
+            out.extend(place.map(|(leaf, own)| {
+                let place = Some(own.to_owned());
+                FoundDevice { leaf, path, place, found: None }
+            }));
         }
         out
     }
@@ -277,8 +287,8 @@ impl LivePool {
         for sighting in found {
             let missing = self.missing();
             let Some(own) = missing.leaves.get(&sighting.leaf) else { continue };
-            let is_in_place = own.as_ref() == Some(&sighting.path);
-            let FoundDevice { leaf, path, found } = sighting;
+            let is_in_place = own.is_some() && *own == sighting.place;
+            let FoundDevice { leaf, path, found, .. } = sighting;
             // It is on its way: where it goes to it is seen anew.
             if found.as_ref().is_some_and(|found| found.device.displaced().is_some()) {
                 continue;
@@ -342,4 +352,25 @@ fn is_missing(leaf: vdev::NodeRef<'_>) -> bool {
         _ => false,
     };
     is_away && !leaf.is_silent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_known_by_all_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, other, link, hard] = ["b", "c", "link", "hard"].map(|n| dir.path().join(n));
+        std::fs::write(&file, b"").unwrap();
+        std::fs::write(&other, b"").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::fs::hard_link(&file, &hard).unwrap();
+        let leaves = BTreeMap::from([(7, Some(link.clone())), (8, None), (9, Some(hard.clone()))]);
+        let missing = Missing { leaves, ..Missing::default() };
+        assert_eq!(missing.place_of(&link), Some((7, link.as_path())));
+        assert_eq!(missing.place_of(&hard), Some((9, hard.as_path())), "exactly that one");
+        assert_eq!(missing.place_of(&file), Some((7, link.as_path())));
+        assert_eq!(missing.place_of(&other), None);
+    }
 }
