@@ -19,7 +19,7 @@ use crate::devices::{Process, locked_by, open_to_read, whole};
 use crate::error::{Error, ErrorKind, Place, Result};
 use core::time::Duration;
 use device::{DeviceSource, ErrorKind as DeviceErrorKind, WriteDeviceRef};
-use pool::live::{self, ImportOptions, LivePool, check_elsewhere, check_import};
+use pool::live::{self, ImportOptions, LivePool, check_elsewhere, check_import, multihost_wait};
 use pool::{Candidate, Choice, Destroyed, scan};
 use rt::Rt;
 use std::fs::{File, TryLockError};
@@ -38,6 +38,12 @@ pub trait Waiter<E: From<Error>> {
     /// # Errors
     /// It is not waited for any longer; usually [`Busy::into_error`].
     fn wait(&self, busy: Busy<'_>) -> std::result::Result<(), E>;
+
+    /// The pool is about to be watched for that time, because another host may write to it
+    /// (multihost).
+    fn begins_to_watch(&self, pool: &Candidate, time: Duration) {
+        let _ = (pool, time);
+    }
 
     /// The error of what failed while this process alone had the devices of the pool: others are
     /// not in the way.
@@ -241,6 +247,7 @@ pub fn open_when_free<S: PoolSearch>(
                     break;
                 }
             }
+            turn.say_if_watched(S::candidate(&found));
             match live::import(rt, S::candidate(&found), &search.options(&found), source) {
                 Ok(pool) => return Ok((found, pool)),
                 // The view from before the lock is outdated. There is no other writer now.
@@ -268,7 +275,9 @@ pub fn check_when_free<E: From<Error>>(
 ) -> std::result::Result<(), E> {
     let rt = &options.open.rt;
     check_elsewhere(candidate, options).map_err(|e| waiter.failed_alone(e.into()))?;
-    let _held = Turn { rt, source, waiter, began: rt.now() }.lock(candidate)?;
+    let turn = Turn { rt, source, waiter, began: rt.now() };
+    let _held = turn.lock(candidate)?;
+    turn.say_if_watched(candidate);
     check_import(rt, candidate, options).map_err(|e| waiter.failed_alone(e.into()))
 }
 
@@ -283,7 +292,9 @@ pub fn mark_destroyed_when_free<E: From<Error>>(
     source: &dyn DeviceSource,
     waiter: &dyn Waiter<E>,
 ) -> std::result::Result<(), E> {
-    let _held = Turn { rt, source, waiter, began: rt.now() }.lock(candidate)?;
+    let turn = Turn { rt, source, waiter, began: rt.now() };
+    let _held = turn.lock(candidate)?;
+    turn.say_if_watched(candidate);
     let marked = live::mark_destroyed(rt, candidate, source);
     marked.map_err(|e| waiter.failed_alone(e.into()))
 }
@@ -349,6 +360,12 @@ impl<E: From<Error>> Turn<'_, E> {
             if let Some(held) = self.try_lock(candidate)? {
                 return Ok(held);
             }
+        }
+    }
+
+    fn say_if_watched(&self, candidate: &Candidate) {
+        if let Some(time) = multihost_wait(candidate) {
+            self.waiter.begins_to_watch(candidate, time);
         }
     }
 

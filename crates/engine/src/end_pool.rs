@@ -27,10 +27,12 @@
 use crate::contention::{Busy, PoolSearch, Waiter, mark_destroyed_when_free, open_when_free};
 use crate::error::{Error, Result};
 use device::DeviceSource;
+use pool::Candidate;
 use pool::live::{Invocation, LivePool};
 use rt::Rt;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the machine's list of imported pools has a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -348,6 +350,10 @@ impl<'a, E> Noting<'a, E> {
 impl<E: From<Error>> Waiter<E> for Noting<'_, E> {
     fn wait(&self, busy: Busy<'_>) -> std::result::Result<(), E> {
         self.waiter.wait(busy)
+    }
+
+    fn begins_to_watch(&self, pool: &Candidate, time: Duration) {
+        self.waiter.begins_to_watch(pool, time);
     }
 
     fn failed_alone(&self, error: Error) -> E {

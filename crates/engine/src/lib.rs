@@ -343,7 +343,7 @@ pub mod live {
         NotUsed, OfflineMode, OwnChanges, PushReason, Refused, ResilverKind, Returned, Setting,
         SpaceClass, SpareTaken, StopWaiter, StoredPropertyValue, Tunable, TunableError, TxgLimits,
         TxgRecord, TxgState, VdevSpec, cache_config, check_import, identity, import, is_same,
-        is_writable, mark_destroyed,
+        is_writable, mark_destroyed, multihost_wait,
     };
 
     /// What can be tuned, in a table with units and ranges.

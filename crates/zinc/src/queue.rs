@@ -5,6 +5,7 @@ use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;
+use crate::ui;
 use engine::live::ImportOptions;
 use engine::pools::{self, Busy, Waiter};
 use engine::{Candidate, Rt};
@@ -83,6 +84,17 @@ impl Waiter<Failure> for Others<'_> {
         }
         self.session.sleep(PAUSE)
     }
+
+    fn begins_to_watch(&self, pool: &Candidate, time: Duration) {
+        say_watched(self.session, pool, time);
+    }
+}
+
+/// Says what is waited for before a pool is written to that another host may have.
+pub fn say_watched(session: &Session, pool: &Candidate, time: Duration) {
+    let (name, seconds) = (pool.name(), time.as_secs_f64().ceil());
+    let what = "to see whether another host writes to it (multihost)";
+    ui::note(session, &format!("pool '{name}': waiting {seconds} seconds {what}"));
 }
 
 /// Whether this pool would be opened so for writing, when others that have it are done.

@@ -35,7 +35,7 @@ use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::PendingSource;
 use dsl::Dsl;
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
-use ondisk::uberblock::Uberblock;
+use ondisk::uberblock::{Mmp, Uberblock};
 use ondisk::{ddt, mos};
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -46,6 +46,12 @@ use std::time::Duration;
 use vdev::label::Round;
 use vdev::{LeafOpen, Txgs, VdevTree};
 use zio::{Reader, Writer};
+
+/// The shortest time between two uberblocks of a host that shows that it is there.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// A host that is longer silent than that is none that a user has waited for: what says so is
+/// damaged.
+const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
 /// How to open a pool for writing.
 #[derive(Clone)]
@@ -239,7 +245,7 @@ fn admit(rt: &Rt, candidate: &Candidate, options: &ImportOptions) -> Result<Admi
     if !obstacles.is_empty() {
         return Err(Error::NotWritable { pool: name, obstacles });
     }
-    watch(rt, candidate, &newest, &name)?;
+    watch(rt, candidate, &name)?;
     Ok(Admitted { reading, newest, state, damaged })
 }
 
@@ -372,17 +378,33 @@ pub fn check_elsewhere(candidate: &Candidate, options: &ImportOptions) -> Result
     }
 }
 
-/// Waits, when another host writes uberblocks to show that it is there (multihost), to see it.
-pub(super) fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str) -> Result<()> {
-    let Some(mmp) = best.mmp().filter(|m| m.delay != 0) else { return Ok(()) };
-    if candidate.state() != CandidateState::Active {
-        return Ok(());
-    }
-    // As many intervals as it may miss before it stops itself, and as many again to be safe.
-    let interval = u64::from(mmp.interval.unwrap_or(1000)).max(100);
-    let intervals = u64::from(mmp.fail_intervals.unwrap_or(10)).max(10) * 2;
+/// How long an import looks whether another host writes uberblocks to show that it is there
+/// (multihost); `None`: the pool was not used so, and it does not look.
+#[must_use]
+pub fn multihost_wait(candidate: &Candidate) -> Option<Duration> {
+    let uberblocks = candidate.uberblocks.iter().map(|found| &found.uberblock);
+    let newest = uberblocks.max_by(|a, b| a.cmp_age(b))?;
+    let is_active = candidate.state() == CandidateState::Active;
+    newest.mmp().filter(|mmp| is_active && mmp.delay != 0).map(|mmp| silence_of(&mmp))
+}
+
+/// How long no uberblock comes from a host that has gone, at least.
+fn silence_of(mmp: &Mmp) -> Duration {
+    let interval = Duration::from_millis(u64::from(mmp.interval.unwrap_or(1000))).max(INTERVAL_MIN);
+    let silence = match mmp.fail_intervals {
+        // As many intervals as it may miss before it stops itself, and as many again to be safe.
+        Some(fails @ 1..) => interval.saturating_mul(u32::from(fails).max(10) * 2),
+        // It never stops itself, and may be as slow as it was.
+        _ => interval.saturating_add(Duration::from_nanos(mmp.delay)).saturating_mul(20),
+    };
+    silence.min(SILENCE_MAX)
+}
+
+/// Waits, when another host may write uberblocks to show that it is there, to see it.
+pub(super) fn watch(rt: &Rt, candidate: &Candidate, pool: &str) -> Result<()> {
+    let Some(wait) = multihost_wait(candidate) else { return Ok(()) };
     let seen = newest(candidate);
-    rt.sleep(Duration::from_millis(interval * intervals).max(Duration::from_nanos(mmp.delay * 10)));
+    rt.sleep(wait);
     match newest(candidate) == seen {
         true => Ok(()),
         false => Err(Error::InUse { pool: pool.to_owned() }),
@@ -510,7 +532,7 @@ fn assemble(
         block_faults.forget_bad();
     }
     let store = options.open.store(&reader, &block_faults);
-    let uberblock = *reading.uberblock();
+    let uberblock = last_uberblock(reading);
     let mos = mos_over(&store, Some(uberblock.rootbp))?;
     let features = FeatureTable::open(&mos.in_sync, reading.features())?;
     let alloc = Arc::new(allocator(&mos.in_sync, &reader, &root, &features, &options.maps_anew)?);
@@ -545,9 +567,42 @@ fn assemble(
     Ok(pool)
 }
 
+/// The uberblock that the pool goes on from. Where `multihost` is off, no host shows from here on
+/// that it is there, and the next import need not look for one.
+fn last_uberblock(reading: &Pool) -> Uberblock {
+    let mut uberblock = *reading.uberblock();
+    if reading.stored_number("multihost").is_ok_and(|wanted| wanted != Some(1)) {
+        (uberblock.mmp_delay, uberblock.mmp_config) = (0, 0);
+    }
+    uberblock
+}
+
 /// What was cut off of a device that is too short may be of any txg so far. That is so when it has
 /// its size again, too.
 fn note_short(vdevs: &VdevTree, last: u64) {
     let short = vdevs.leaves().filter(|leaf| leaf.size_missed().is_some());
     short.for_each(|leaf| _ = vdevs.has_missed(leaf.guid(), &std::iter::once(1..=last).collect()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_has_gone_is_waited_for_as_long_as_it_may_be_silent() {
+        let secs = Duration::from_secs;
+        let silence = |delay: u64, interval, fail_intervals| {
+            silence_of(&Mmp { delay, interval, sequence: Some(1), fail_intervals })
+        };
+        let slow = secs(137).as_nanos() as u64;
+        // It stops itself before it is that slow.
+        assert_eq!(silence(slow, Some(1000), Some(10)), secs(20));
+        assert_eq!(silence(1, Some(0), Some(1)), secs(2));
+        // It does not.
+        assert_eq!(silence(secs(4).as_nanos() as u64, Some(1000), Some(0)), secs(100));
+        assert_eq!(silence(secs(4).as_nanos() as u64, None, None), secs(100));
+        // Nothing that damage says is waited for without end.
+        assert_eq!(silence(u64::MAX, None, None), SILENCE_MAX);
+        assert_eq!(silence(1, Some(0xff_ffff), Some(u16::MAX)), SILENCE_MAX);
+    }
 }

@@ -19,10 +19,7 @@ use vdev::label::{LabelError, Round, write_config};
 /// may be marked by then.
 pub fn mark_destroyed(rt: &Rt, candidate: &Candidate, source: &dyn DeviceSource) -> Result<()> {
     let pool = candidate.name().to_owned();
-    let newest = candidate.uberblocks.iter().map(|f| &f.uberblock).max_by(|a, b| a.cmp_age(b));
-    if let Some(newest) = newest {
-        watch(rt, candidate, newest, &pool)?;
-    }
+    watch(rt, candidate, &pool)?;
     let mut devices = Vec::new();
     for (guid, seen) in &candidate.leaves {
         let cause = |cause| Error::Device { pool: pool.clone(), cause };

@@ -146,7 +146,7 @@ pub use features::{ENABLED_BY_DEFAULT, is_writable, keeps_writable, to_enable};
 pub use head::Head;
 pub use history::Invocation;
 pub use idle_devices::IdleDevices;
-pub use import::{ImportOptions, check_elsewhere, check_import, import};
+pub use import::{ImportOptions, check_elsewhere, check_import, import, multihost_wait};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use mode::FailMode;

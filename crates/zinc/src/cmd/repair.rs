@@ -6,7 +6,7 @@ use crate::failure::{Failure, ISSUES};
 use crate::progress::while_showing;
 use crate::session::Session;
 use crate::{found, host, queue, ui};
-use engine::live::ImportOptions;
+use engine::live::{ImportOptions, multihost_wait};
 use engine::repair::{RepairOptions, repair, undo};
 use engine::{Error, OpenOptions, Progress};
 use imported::SearchScope;
@@ -81,6 +81,9 @@ impl Args {
         let mut found = find()?;
         if queue::wait_for_writers(session, self.wait, &found.candidate, !self.yes)? {
             found = find()?;
+        }
+        if let Some(time) = multihost_wait(&found.candidate) {
+            queue::say_watched(session, &found.candidate, time);
         }
         let mut open = OpenOptions::default();
         found.complete(&mut open);
