@@ -119,14 +119,14 @@ pub fn survey(
         sink.put(Issue::DeviceDamaged(d.clone()));
     }
     let mut stored = None;
-    let (mut counts, mut is_walked) = (SharedCounts::default(), false);
+    let (mut counts, mut is_walked, mut unused) = <(SharedCounts, bool, _)>::default();
     let complete = metadata_lost == 0 && !destroyed.is_begun;
     if !report.cancelled {
         progress.begin("space maps", 0);
         let compared = spacemaps::compare(pool, &claims, kept.as_ref(), complete, &sink);
         (report.allocated, report.checkpointed) = (compared.allocated, compared.kept);
         stored = Some(compared.maps);
-        removed::audit(pool, &claims, complete, &sink);
+        unused = removed::audit(pool, &claims, complete, &sink);
         if complete {
             counts = settle(pool, options, &shared, &sink, progress);
             is_walked = !sets.all.iter().any(|set| set.incomplete.load(Ordering::Relaxed));
@@ -145,7 +145,7 @@ pub fn survey(
     let may_free = complete && (is_walked || !shared.has_dedup()) && counts.is_dedup_right();
     // References that were not come to are not counted.
     let counts = if is_walked { counts } else { SharedCounts::default() };
-    let taken = stored.map(|maps| UsedSpace::new(claims, &maps, may_free, counts));
+    let taken = stored.map(|maps| UsedSpace::new(claims, &maps, may_free, (counts, unused)));
     (report, taken)
 }
 

@@ -18,12 +18,18 @@ use ondisk::mos::{self, vdev_zap};
 use ondisk::scan::State;
 use ondisk::spacemap::Action;
 use pool::Pool;
+use std::collections::BTreeMap;
 
 /// Obsolete space maps count in bytes, not in sectors of the vdev.
 const OBSOLETE_SHIFT: u8 = 0;
 
-/// Judges all mappings. Without a `complete` walk what is obsolete is not known.
-pub(crate) fn audit(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sink) {
+/// Ranges of removed vdevs: first byte and the byte behind, in order, by vdev.
+pub(crate) type VdevRanges = BTreeMap<u32, Vec<(u64, u64)>>;
+
+/// Judges all mappings. Without a `complete` walk what is obsolete is not known. What is to be
+/// recorded as obsolete of the vdevs of which something else is.
+pub(crate) fn audit(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sink) -> VdevRanges {
+    let mut out = VdevRanges::new();
     for (vdev, mapping) in claims.removed().chain(claims.removing()) {
         header(vdev, mapping, sink);
     }
@@ -31,11 +37,26 @@ pub(crate) fn audit(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sin
     for (vdev, mapping) in claims.removed().filter(|_| complete) {
         let top = pool.config().vdev_tree.children.iter().find(|t| t.id == u64::from(vdev));
         let Some(top) = top else { continue };
-        if let Err(e) = obsolete(pool, top, vdev, mapping, sink) {
-            let what = "the obsolete space of a removed vdev";
-            sink.put(Issue::Unopened { what, cause: e.to_string() });
+        match obsolete(pool, top, vdev, mapping, sink) {
+            Ok(true) => {}
+            Ok(false) => _ = out.insert(vdev, unused(mapping)),
+            Err(e) => {
+                let what = "the obsolete space of a removed vdev";
+                sink.put(Issue::Unopened { what, cause: e.to_string() });
+            }
         }
     }
+    out
+}
+
+/// What of the mapping no block refers to.
+fn unused(mapping: &Mapping) -> Vec<(u64, u64)> {
+    let all = Bitmap::like(&mapping.used);
+    for entry in &mapping.entries {
+        // The set ends with the last entry.
+        let _ = all.set(entry.src, entry.size());
+    }
+    all.minus(&mapping.used)
 }
 
 /// Checks the sums in the header.
@@ -84,14 +105,15 @@ fn under_way(pool: &Pool, claims: &Claims<'_>, sink: &Sink) {
     }
 }
 
-/// Counts and space maps of one removed vdev against the walk.
+/// Counts and space maps of one removed vdev against the walk. False: they are wrong, and may be
+/// made anew.
 fn obsolete(
     pool: &Pool,
     top: &VdevConfig,
     vdev: u32,
     mapping: &Mapping,
     sink: &Sink,
-) -> dmu::Result<()> {
+) -> dmu::Result<bool> {
     let mut counts = Vec::new();
     if let Some(n) = mapping.header.counts_object.filter(|n| *n != 0) {
         let object = pool.mos().object(n)?;
@@ -115,6 +137,9 @@ fn obsolete(
             maps.push((state.vdev == top.id).then_some(state.prev_obsolete_sm));
         }
     }
+    // What a condensing is merging stays as it is.
+    let is_condensing = maps.iter().skip(1).any(Option::is_some);
+    let mut is_right = true;
     for number in maps.into_iter().flatten().filter(|n| *n != 0) {
         ranges(&pool.mos().object(number)?, 0, OBSOLETE_SHIFT, &mut |r| {
             let odd = match (r.action, listed.set(r.offset, r.size)) {
@@ -123,6 +148,7 @@ fn obsolete(
                 (Action::Alloc, Err(misfit)) => misfit.text(),
                 (Action::Free, _) => "cannot be used again",
             };
+            is_right = false;
             let cause = format!("{} bytes at {:#x}: {odd}", r.size, r.offset);
             sink.put(Issue::Removal { vdev: vdev.into(), cause });
         })?;
@@ -132,8 +158,9 @@ fn obsolete(
         let stored = count.saturating_add(listed.count(e.src, e.src_end()));
         let counted = e.size().saturating_sub(mapping.used.count(e.src, e.src_end()));
         if stored > counted || (precise && stored != counted) {
+            is_right = false;
             sink.put(Issue::Obsolete { vdev, offset: e.src, stored, counted });
         }
     }
-    Ok(())
+    Ok(is_right || is_condensing)
 }

@@ -1,6 +1,8 @@
-//! The space that blocks take, for rebuilding space maps, and the counts of shared ones.
+//! The space that blocks take, for rebuilding space maps, the counts of shared ones, and what no
+//! block needs of removed vdevs.
 
 use crate::claims::Claims;
+use crate::removed::VdevRanges;
 use crate::shared_counts::SharedCounts;
 use crate::space::Bitmap;
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ pub struct UsedSpace {
     vdevs: BTreeMap<u32, Bitmap>,
     complete: bool,
     shared: SharedCounts,
+    unused: VdevRanges,
 }
 
 impl UsedSpace {
@@ -19,7 +22,7 @@ impl UsedSpace {
         claims: Claims<'_>,
         maps: &BTreeMap<u32, Bitmap>,
         complete: bool,
-        shared: SharedCounts,
+        (shared, unused): (SharedCounts, VdevRanges),
     ) -> Self {
         let vdevs = claims.into_taken();
         if !complete {
@@ -31,13 +34,20 @@ impl UsedSpace {
                 }
             }
         }
-        Self { vdevs, complete, shared }
+        Self { vdevs, complete, shared, unused }
     }
 
     /// What the tables of shared blocks are to say.
     #[must_use]
     pub fn shared(&self) -> &SharedCounts {
         &self.shared
+    }
+
+    /// What is to be recorded as obsolete of removed vdevs of which something else is: first byte
+    /// and the byte behind of ranges, in order.
+    #[must_use]
+    pub fn obsolete(&self) -> &BTreeMap<u32, Vec<(u64, u64)>> {
+        &self.unused
     }
 
     /// Nothing else is taken.

@@ -33,6 +33,7 @@ mod error;
 mod fields;
 mod files;
 mod links;
+mod obsolete;
 mod overlay;
 mod own_dirs;
 mod plan;

@@ -105,6 +105,13 @@ pub enum Step {
         /// Entries that are corrected, added or removed.
         corrected: u64,
     },
+    /// What is recorded as obsolete of a removed vdev is what no block refers to.
+    Obsolete {
+        /// The removed vdev.
+        vdev: u32,
+        /// Bytes of its mapping that no block refers to.
+        bytes: u64,
+    },
     /// A file that no directory names gets a name.
     Adopted {
         /// The file.
@@ -190,6 +197,7 @@ impl Plan {
             Step::DeadList { .. }
             | Step::CloneTable { .. }
             | Step::DedupTable { .. }
+            | Step::Obsolete { .. }
             | Step::Adopted { .. }
             | Step::Kind { .. }
             | Step::Labels { .. } => false,

@@ -7,6 +7,7 @@ use crate::dedup::Dedup;
 use crate::error::{Error, RepairRefusal, Result};
 use crate::files::Files;
 use crate::links::Links;
+use crate::obsolete::Obsolete;
 use crate::overlay::{Event, Overlay, Overlays};
 use crate::plan::{Failure, Plan, Step};
 use crate::sets::Sets;
@@ -319,6 +320,7 @@ struct Round {
     dedup: Dedup,
     files: Files,
     trees: Trees,
+    obsolete: Obsolete,
     /// The txg to go back to.
     rewind: Option<u64>,
 }
@@ -355,11 +357,12 @@ impl Round {
         // Space and references are summed when all datasets and their files are right.
         let is_counted = files.is_empty() && tables.is_empty() && sets.is_empty();
         let is_counted = is_counted && links.is_empty() && dead.is_empty();
-        let (sums, dedup, trees) = match is_counted {
+        let (sums, dedup, trees, obsolete) = match is_counted {
             true => (
                 Sums::decide(&seen.pool, &seen.report, attempts),
                 Dedup::decide(&seen.taken, attempts),
                 Trees::decide(&seen.pool, &seen.report, attempts),
+                Obsolete::decide(&seen.taken, attempts),
             ),
             false => Default::default(),
         };
@@ -380,6 +383,7 @@ impl Round {
             dedup,
             files,
             trees,
+            obsolete,
             rewind,
         };
         round.is_of_use().then_some(round)
@@ -390,6 +394,7 @@ impl Round {
         let is_well = self.maps.is_none() && is_labelled && !self.has_damaged_logs;
         let has_mos = self.tables.is_empty() && self.links.is_empty() && self.dead.is_empty();
         let is_counted = self.sums.is_empty() && self.clones.is_empty() && self.dedup.is_empty();
+        let is_counted = is_counted && self.obsolete.is_empty();
         let has_sets = self.sets.is_empty() && self.files.is_empty() && self.trees.is_empty();
         !is_well || !has_mos || !is_counted || !has_sets || self.rewind.is_some()
     }
@@ -423,6 +428,7 @@ impl Round {
         let of_pool = of_pool.and_then(|()| self.dead.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.sums.mend(&live, attempts));
         let of_pool = of_pool.and_then(|()| self.dedup.mend(&live, attempts));
+        let of_pool = of_pool.and_then(|()| self.obsolete.mend(&live, attempts));
         if !RoundEnd::is_whole(of_pool)? {
             return Ok(());
         }

@@ -84,6 +84,9 @@ fn words(step: &Step) -> String {
             let n = count(*corrected, "entry", "entries");
             format!("correct {n} of the dedup table of {checksum}")
         }
+        Step::Obsolete { vdev, bytes } => {
+            format!("record anew what is obsolete of the removed vdev {vdev}, {bytes} bytes")
+        }
         Step::Adopted { file, path } => format!("name {file}, which has no name, {path}"),
         Step::Kind { file } => format!("correct the kind of file {file} in its directories"),
         Step::Labels { wrong } => {
@@ -262,6 +265,9 @@ fn step_value(s: &Step) -> Value {
         }
         Step::DedupTable { checksum, corrected } => {
             json!({"step": "dedup-table", "checksum": checksum, "corrected": corrected})
+        }
+        Step::Obsolete { vdev, bytes } => {
+            json!({"step": "obsolete", "vdev": vdev, "bytes": bytes})
         }
         Step::Adopted { file, path } => json!({"step": "adopted", "file": file, "path": path}),
         Step::Kind { file } => json!({"step": "kind", "file": file}),

@@ -184,6 +184,18 @@ impl Allocator {
         }
     }
 
+    /// The map of what is obsolete of a removed vdev is gone. In `txg` one is made of these ranges.
+    pub(crate) fn renew_obsolete(&self, id: u32, ranges: &[(u64, u64)], txg: u64) {
+        let Some(moved) = self.moved(id).filter(|moved| !moved.is_leaving) else {
+            return self.problem(format!("vdev {id} has no mapping that could be obsolete"));
+        };
+        moved.object.store(0, Relaxed);
+        for (start, end) in ranges {
+            // What is freed in this txg is among what was in use, and not among these.
+            moved.is_obsolete(*start, *end, txg);
+        }
+    }
+
     /// Frees a range of a removed vdev, or what was copied of one that leaves, where it is now. A
     /// mapping leads to vdevs that were removed later, or not at all.
     pub(super) fn free_mapped(&self, range: (u32, u64, u64), txg: u64, kept: bool) {

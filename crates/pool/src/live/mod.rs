@@ -27,6 +27,7 @@
 //! idle_devices                   spares that wait and cache devices: are they there
 //! inflation                      what the vdevs make of a byte, for a throttle that counts it
 //! evacuate  removals             vdevs with data on them that go
+//! obsolete                       what is not needed of those that went, recorded anew
 //! reflow  reflows                raidz vdevs that get wider
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! error_scrub  error_scrubs      that looked at again
@@ -90,6 +91,7 @@ mod new_sets;
 mod new_side;
 mod new_vdevs;
 mod notice;
+mod obsolete;
 mod online;
 mod paths;
 mod pipeline;

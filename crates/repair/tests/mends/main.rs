@@ -15,6 +15,7 @@ mod layouts;
 mod links;
 mod logs;
 mod mos;
+mod removed;
 mod sets;
 mod shared;
 mod space;

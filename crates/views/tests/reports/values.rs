@@ -572,6 +572,7 @@ fn steps() -> Vec<Step> {
         Step::Table { table: text("the properties of tank/home"), kept: 5 },
         Step::CloneTable { vdev: 0, entries: 12 },
         Step::DedupTable { checksum: text("sha256"), corrected: 2 },
+        Step::Obsolete { vdev: 1, bytes: 12800 },
         Step::Adopted { file: text("object 9"), path: text("tank/home:/lost+found/9") },
         Step::Kind { file: text("tank/home:/dir") },
         Step::Labels { wrong: vec![(text("/dev/sdb"), 2)] },

@@ -4,7 +4,7 @@ use super::copy::CopiedSegment;
 use crate::error::{Error, Result};
 use crate::live::removals::RunningRemoval;
 use crate::live::shared::TaskCx;
-use dmu::{NewObject, ZapValue, zap};
+use dmu::{NewObject, Object, ZapValue, zap};
 use ondisk::config::VdevConfig;
 use ondisk::indirect::{BirthEntry, BirthsHeader, MappingEntry, MappingHeader, RemovalState};
 use ondisk::mos::{self, vdev_zap};
@@ -57,18 +57,24 @@ impl TaskCx<'_> {
         if zap::remove(&table, self.tx, vdev_zap::OBSOLETE_COUNTS_PRECISE)? {
             features.add(self.tx, OBSOLETE, -1)?;
         }
-        let map = self.shared.alloc.obsolete_map(running.id);
-        if map != 0 {
-            let object = objects.object(map)?;
-            let dnode = object.dnode();
-            let header = SpaceMapHeader::decode(&dnode.bonus, dnode.endian);
-            let header = header.map_err(|e| object.format_error(0, e))?;
-            objects.free(self.tx, map)?;
-            zap::remove(&table, self.tx, vdev_zap::INDIRECT_OBSOLETE_SPACE_MAP)?;
-            features.add(self.tx, OBSOLETE, -1)?;
-            let histograms = i64::from(header.histogram.is_some());
-            features.add(self.tx, "com.delphix:spacemap_histogram", -histograms)?;
+        self.free_obsolete_map(&table, self.shared.alloc.obsolete_map(running.id))
+    }
+
+    /// Frees the map of what is obsolete of a vdev with this table; 0: there is none.
+    pub(in crate::live) fn free_obsolete_map(&self, table: &Object, map: u64) -> Result<()> {
+        if map == 0 {
+            return Ok(());
         }
+        let (objects, features) = (self.objects(), &self.shared.features);
+        let object = objects.object(map)?;
+        let dnode = object.dnode();
+        let header = SpaceMapHeader::decode(&dnode.bonus, dnode.endian);
+        let header = header.map_err(|e| object.format_error(0, e))?;
+        objects.free(self.tx, map)?;
+        zap::remove(table, self.tx, vdev_zap::INDIRECT_OBSOLETE_SPACE_MAP)?;
+        features.add(self.tx, OBSOLETE, -1)?;
+        let histograms = i64::from(header.histogram.is_some());
+        features.add(self.tx, "com.delphix:spacemap_histogram", -histograms)?;
         Ok(())
     }
 
