@@ -39,6 +39,9 @@ const CACHE_SIZE: &str = "ZINC_CACHE_SIZE";
 /// Bytes of the cache of a disk, unless the environment says otherwise.
 const CACHE_BYTES: u64 = 4 << 30;
 
+/// The folder in which root's pools are remembered.
+pub const ROOT_STATE: &str = "/var/lib/zinc";
+
 /// Bytes that are copied at once: half a segment.
 const PIECE: usize = 8 << 20;
 /// Pieces of this many bytes that are all zeros are not copied.
@@ -102,15 +105,21 @@ fn options_with_cache(name: &Name) -> Options {
     Options { cache, lacks_cache: lacks_cache().is_some(), seen: seen(name), ..options(name) }
 }
 
-/// Where this machine remembers how far a disk was: beside the pools that the user knows, in the
-/// folder that the command has for them. Without such a folder nothing is remembered.
-fn seen(name: &Name) -> Option<PathBuf> {
+/// The folder in which this machine remembers pools for a user, and how far disks were: that of
+/// `ZINC_STATE`, else root's, else one below the home of this process's user. `None`: there is no
+/// home.
+#[must_use]
+pub fn state_folder(is_root: bool) -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let home = || Some(variable("HOME")?.join(".local/state"));
     let of_user = || Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"));
-    let is_root = rustix::process::geteuid().is_root();
-    let of_root = || is_root.then(|| PathBuf::from("/var/lib/zinc"));
-    let state = variable("ZINC_STATE").or_else(of_root).or_else(of_user)?;
+    let of_root = || is_root.then(|| PathBuf::from(ROOT_STATE));
+    variable("ZINC_STATE").or_else(of_root).or_else(of_user)
+}
+
+/// The file of this machine that remembers how far a disk was; `None` without a folder for it.
+fn seen(name: &Name) -> Option<PathBuf> {
+    let state = state_folder(rustix::process::geteuid().is_root())?;
     let folder = state.join("seen");
     (state.is_dir() && (folder.is_dir() || std::fs::create_dir(&folder).is_ok()))
         .then(|| folder.join(hex::encode(&name.identity()[..16])))
@@ -152,6 +161,12 @@ fn patience(name: &Name) -> Duration {
 pub fn create(name: &Name, is: &Superblock) -> Result<(), DiskError> {
     if let Some(above) = disk_above(name)? {
         return Err(DiskError::Within(above));
+    }
+    #[cfg(feature = "buckets")]
+    if let Place::Bucket(bucket) = &name.place
+        && let Some(rule) = crate::store::harmful_rule(bucket)
+    {
+        return Err(DiskError::Rule(rule));
     }
     if let Place::Folder(folder) = &name.place
         && let Err(e) = std::fs::create_dir(folder)

@@ -2,17 +2,25 @@
 //! This program is started again for each, because credentials are in the environment.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use device::Shared;
+use device::{ErrorKind, Shared, WriteDevice as _};
 use far::Name;
 use far::disk;
-use far::log::{Fence, probe};
+use far::log::format::Superblock;
+use far::log::{DiskError, Fence, LogDevice, Options, probe};
 use far::store::{Request, Response, Store, StoreError};
 use rt::Rt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::{AzureServer, CephServer, GoogleServer, S3Server, Unharnessed};
 
+/// A writer whose segment is refused knows that after this time at most, on a busy machine too. A
+/// store that does not answer is waited for much longer.
+const FOUND_OUT: Duration = Duration::from_secs(20);
+/// What signs requests to a server that does not look at it.
+const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "none");
 /// More than a list gives at once.
 const MANY: usize = 1100;
 
@@ -21,6 +29,7 @@ fn main() -> ExitCode {
     match &arguments[..] {
         [what, name] if what == "fenced" => return try_bucket(name, true),
         [what, name] if what == "unfenced" => return try_bucket(name, false),
+        [what, name] if what == "expiring" => return try_expiring(name),
         _ => {}
     }
     let folder = tempfile::tempdir().unwrap();
@@ -28,6 +37,9 @@ fn main() -> ExitCode {
     tests.test("s3", S3Server::missing(), || {
         let server = S3Server::start(&folder.path().join("s3"), "bucket");
         run("s3", &server.endpoint(), &server.environment());
+    });
+    tests.test("a_bucket_whose_objects_expire", None, || {
+        run("s3 expiring", &expiring_bucket(), &[("AWS_ACCESS_KEY_ID", "a"), SECRET]);
     });
     tests.test("ceph", CephServer::missing(), || {
         let server = CephServer::start(&folder.path().join("ceph"), "bucket");
@@ -57,6 +69,50 @@ fn run(what: &str, endpoint: &str, environment: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([what, &name]).envs(environment.iter().copied());
     assert!(command.status().unwrap().success(), "{name}");
+}
+
+/// A server with an empty bucket that has a rule for what is in `a/`; where it answers.
+fn expiring_bucket() -> String {
+    const RULES: &str = "<LifecycleConfiguration><Rule><ID>tidy</ID><Prefix>a/</Prefix>\
+        <Status>Enabled</Status><Expiration><Days>30</Days></Expiration></Rule>\
+        </LifecycleConfiguration>";
+    const NONE: &str = "<Error><Code>NoSuchKey</Code></Error>";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            let _ = lines.find(String::is_empty);
+            let is_rules = first.starts_with("GET /bucket/?lifecycle");
+            let (status, body) = if is_rules { ("200 OK", RULES) } else { ("404 None", NONE) };
+            let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n");
+            let length = body.len();
+            let _ = write!(&stream, "{head}Content-Length: {length}\r\n\r\n{body}");
+        }
+    });
+    endpoint
+}
+
+fn small_disk() -> Superblock {
+    Superblock {
+        size: 64 << 20,
+        sector: 4096,
+        target: 16 << 20,
+        window: 4,
+        is_fenced: true,
+        made_by: String::new(),
+    }
+}
+
+/// No disk is made where its objects would be deleted.
+fn try_expiring(name: &str) -> ExitCode {
+    let name = Name::parse(name.as_ref()).unwrap().unwrap();
+    match disk::create(&name, &small_disk()) {
+        Err(DiskError::Rule(why)) => assert!(why.contains("\"tidy\""), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    ExitCode::SUCCESS
 }
 
 fn ask(store: &dyn Store, request: Request) -> Result<Response, StoreError> {
@@ -95,6 +151,8 @@ fn try_bucket(name: &str, is_fenced: bool) -> ExitCode {
     if is_fenced {
         assert_eq!(fence, Fence::Holds);
         is(create("a/x", b"other"), Err(StoreError::Exists));
+        let other = name.as_str().replace("/a/disk", "/fenced/disk");
+        a_large_segment_is_refused(&Name::parse(other.as_ref()).unwrap().unwrap());
     } else {
         assert!(matches!(fence, Fence::Broken(_)), "{fence:?}");
     }
@@ -113,6 +171,26 @@ fn try_bucket(name: &str, is_fenced: bool) -> ExitCode {
     }
     is(get("log/large", 0, 1), Err(StoreError::Absent));
     ExitCode::SUCCESS
+}
+
+/// A segment whose place is taken need not be read by the server, which may end the connection
+/// while the bytes are still sent: its writer is fenced all the same, and soon.
+fn a_large_segment_is_refused(name: &Name) {
+    disk::create(name, &small_disk()).unwrap();
+    let claim = || {
+        let options = Options { is_tended: false, ..Options::default() };
+        let store = disk::store(name).unwrap();
+        LogDevice::claim(store, name.as_str(), &Rt::real(), options, None).unwrap()
+    };
+    let writer = claim();
+    for at in 0..15 {
+        writer.write(at << 20, &vec![7; 1 << 20]).unwrap();
+    }
+    let _next = claim();
+    let began = Instant::now();
+    let error = writer.flush().unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Fenced { .. }), "{error}");
+    assert!(began.elapsed() < FOUND_OUT, "{:?}", began.elapsed());
 }
 
 /// Lists are whole and in order, wherever they begin, over several answers.

@@ -138,6 +138,14 @@ impl Rt {
         }
     }
 
+    /// Lets this time pass in a simulation, and nothing happen meanwhile, as when a process is
+    /// stopped: what was due by then is late. Nothing in real mode.
+    pub fn stand_still(&self, duration: Duration) {
+        if let Inner::Sim(world) = &self.0 {
+            world.stand_still(duration);
+        }
+    }
+
     /// From now on computing takes the time that `model` says ([`charge`]); `None`: none. Nothing
     /// in real mode.
     pub fn set_cpu(&self, model: Option<CpuModel>) {

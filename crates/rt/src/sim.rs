@@ -561,6 +561,20 @@ impl World {
         crate::replace_mark(mark);
     }
 
+    /// Time goes on to here, unless it is there already.
+    fn set_now(&self, state: &mut State, time: Duration) {
+        state.now = state.now.max(time);
+        let nanos = u64::try_from(state.now.as_nanos()).unwrap_or(u64::MAX);
+        self.now.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Time goes on, and nothing happens meanwhile.
+    pub(crate) fn stand_still(&self, duration: Duration) {
+        let mut state = self.state.lock();
+        let until = state.now.saturating_add(duration);
+        self.set_now(&mut state, until);
+    }
+
     /// Decides which thread is next; `None` when the simulation is over.
     fn choose<'a>(
         &'a self,
@@ -573,11 +587,8 @@ impl World {
             let mut due = state.events.first_key_value().map(|(key, _)| key.0);
             if state.runnable.is_empty() {
                 match due {
-                    Some(time) => {
-                        state.now = time;
-                        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-                        self.now.store(nanos, Ordering::Relaxed);
-                    }
+                    // What is late is due now.
+                    Some(time) => self.set_now(&mut state, time),
                     None => {
                         let (now, places) = (state.now, state.places());
                         state.end(&format!("deadlock after {now:?}: all threads wait{places}"));

@@ -449,3 +449,22 @@ fn the_watchdog_ends_what_hangs() {
     assert!(text.contains("has not come back"), "{text}");
     assert!(text.contains("`keeper` sleeps at crates/rt/tests/simulation.rs"), "{text}");
 }
+
+/// What was due while everything stood still comes at once, in its order, and late.
+#[test]
+fn what_stands_still_is_late() {
+    Rt::simulate(1, |rt| {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        for ms in [20, 5, 200] {
+            let (own, log) = (rt.clone(), Arc::clone(&log));
+            rt.after(MS * ms, move || log.lock().push((ms, own.now())));
+        }
+        rt.stand_still(MS * 100);
+        assert_eq!(rt.now(), MS * 100);
+        assert!(log.lock().is_empty());
+        rt.sleep(MS);
+        assert_eq!(*log.lock(), [(5, MS * 100), (20, MS * 100)]);
+        rt.sleep(MS * 200);
+        assert_eq!(log.lock().last(), Some(&(200, MS * 200)));
+    });
+}

@@ -1,35 +1,26 @@
 //! The list of known pools ([`imported`]) as this command has it: its folder, and its messages.
 //!
-//! The folder is `ZINC_STATE`, else root's `/var/lib/zinc`, else the user's `zinc` in
-//! `XDG_STATE_HOME`. See decision 0014.
+//! The folder is the one that disks in stores are remembered in as well ([`disk::state_folder`]):
+//! `ZINC_STATE`, else root's `/var/lib/zinc`, else the user's `zinc` in `XDG_STATE_HOME`. See
+//! decision 0014.
 
 use crate::failure::{Failure, system_text};
 use crate::places::elsewhere;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::pool_of;
-use engine::devices::is_far;
+use engine::devices::{disk, is_far};
 use engine::pools::PoolProperty;
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
 use std::path::{Path, PathBuf};
 use term::escape::word;
 
-/// Root's folder.
-const OF_ROOT: &str = "/var/lib/zinc";
 /// The advice when the list of known pools cannot be read or written.
 const OTHER_FOLDER: &str = "ZINC_STATE names another folder to remember pools in";
 
 /// The folder of this user; `None` without a home.
 fn folder(session: &Session) -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    if let Some(folder) = variable("ZINC_STATE") {
-        return Some(folder);
-    }
-    if session.user() == 0 {
-        return Some(PathBuf::from(OF_ROOT));
-    }
-    let home = || Some(variable("HOME")?.join(".local/state"));
-    Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"))
+    disk::state_folder(session.user() == 0)
 }
 
 /// The pools that this user knows.
@@ -49,7 +40,7 @@ pub fn all_of_root(session: &Session) -> Vec<Known> {
     if session.user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
         return Vec::new();
     }
-    KnownPools::of_foreign_folder(Path::new(OF_ROOT))
+    KnownPools::of_foreign_folder(Path::new(disk::ROOT_STATE))
 }
 
 /// That of this name or guid.

@@ -5,7 +5,8 @@
 
 use super::DiskError;
 use super::format::{HEADER_BYTES, Header, Kind, check_of, decode_table, number_of, segment_name};
-use super::replay::{State, Volume, checkpoints, load, places, replay};
+use super::listed::checkpoints;
+use super::replay::{State, Volume, load, places, replay};
 use super::witness::{is_absent, whole_before};
 use crate::store::client::{Client, Urgency};
 use crate::store::{Request, Response, Store, StoreError};

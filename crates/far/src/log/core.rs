@@ -154,6 +154,7 @@ pub(super) fn error_kind(trouble: &DiskError) -> ErrorKind {
         ),
         DiskError::MapTooLarge { .. } => ErrorKind::OutOfMemory,
         DiskError::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
+        DiskError::Rule(_) => ErrorKind::Refused("a rule of the bucket removes its objects"),
         DiskError::Settings(_) => ErrorKind::Refused(
             "its name and the environment do not lead to a store; `zinc far ls` says more",
         ),

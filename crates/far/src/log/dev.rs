@@ -5,10 +5,11 @@ use super::cache::Cache;
 use super::core::{Core, Phase, error_kind, write_reply};
 use super::format::Superblock;
 use super::gc::{Collected, KEPT};
+use super::listed::{checkpoint_list, numbers};
 use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
 use super::read::ReadDone;
-use super::replay::{Volume, replay};
+use super::replay::{Volume, replay_from};
 use super::seen::{Mark, Seen};
 use super::takeover::{make_disk, take_over};
 use super::tool::{described, writer_of};
@@ -80,9 +81,9 @@ impl LogDevice {
         options: Options,
     ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
-        let volume = Volume::find(&client)?;
+        let (volume, [listed]) = Volume::find_and_list(&client, [checkpoint_list(0)])?;
         let seen = Seen::of(options.seen.as_ref(), volume.uuid);
-        let state = replay(&client, &volume, options.map_memory)?;
+        let state = replay_from(&client, &volume, options.map_memory, numbers(listed)?)?;
         seen.refuse_older(Mark::of(&state))?;
         seen.remember(Mark::of(&state));
         let writer_seen = (!state.is_closed).then_some(state.epoch);
@@ -103,8 +104,7 @@ impl LogDevice {
         lock: Option<File>,
     ) -> Result<Arc<Self>, DiskError> {
         let client = Client::new(store, rt, options.patience);
-        let volume = Volume::find(&client)?;
-        let owner = take_over(&client, &volume, &options)?;
+        let (volume, owner) = take_over(&client, &options)?;
         let writer = Writer::new(&owner);
         let core = Core::new(client, volume, name, options, owner.state, Some(writer))?;
         core.state.lock().lock = lock;

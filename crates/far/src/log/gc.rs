@@ -9,8 +9,9 @@ use super::format::{
     CLEAN, HEADER_BYTES, Header, Kind, Location, check_of, checkpoint_name, decode_table,
     epoch_name, number_of, pages_name, pages_of, segment_name,
 };
+use super::listed::checkpoints;
 use super::probe::TRIALS;
-use super::replay::{checkpoints, places, root};
+use super::replay::{places, root};
 use super::takeover::WRITERS_KEPT;
 use super::write::move_of;
 use super::writer::{Memory, Piece, Writer};

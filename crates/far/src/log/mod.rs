@@ -72,6 +72,7 @@ mod core;
 mod dev;
 pub mod format;
 mod gc;
+mod listed;
 mod map;
 mod options;
 mod probe;
@@ -143,6 +144,8 @@ pub enum DiskError {
     },
     /// Creates of the store do not exclude one another; what was seen.
     NoFence(String),
+    /// A rule of the bucket removes objects of the disk.
+    Rule(String),
     /// What the name of the store and the environment say does not lead to one.
     Settings(String),
     /// A thread or file of this machine cannot be had.
@@ -179,7 +182,7 @@ impl fmt::Display for DiskError {
                 write!(f, "its map needs {needed} bytes of memory; the limit is {limit}")
             }
             Self::NoFence(what) => write!(f, "the store does not keep two writers apart: {what}"),
-            Self::Settings(what) | Self::Machine(what) => f.write_str(what),
+            Self::Rule(what) | Self::Settings(what) | Self::Machine(what) => f.write_str(what),
         }
     }
 }

@@ -3,11 +3,13 @@
 use super::DiskError;
 use super::format::{
     Change, Damage, Entry, HEADER_BYTES, Hash, Header, Kind, PageRef, Root, SUPER_NAME, Superblock,
-    Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
+    Uuid, checkpoint_name, decode_page, decode_table, pages_name, segment_name,
 };
+use super::listed::checkpoints;
 use super::map::Index;
-use super::witness::{End, is_absent, witness};
+use super::witness::{Behind, End, is_absent, look_behind};
 use crate::store::client::{Client, Urgency};
+use crate::store::lists::{ListAnswer, NameList};
 use crate::store::{Request, Response, StoreError};
 
 /// Bytes of a segment that are read at first: its header, and the table of one that is not of small
@@ -21,6 +23,9 @@ const PAGES_BYTES: u64 = 16 << 20;
 /// How often a replay begins again because the log has gone on without it.
 const AGAIN: u32 = 100;
 
+/// The answer to a request.
+type Answer = Result<Response, StoreError>;
+
 /// A disk in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Volume {
@@ -31,18 +36,30 @@ pub(super) struct Volume {
 impl Volume {
     /// Reads what disk a store has.
     pub(super) fn find(client: &Client) -> Result<Self, DiskError> {
-        let name = SUPER_NAME.to_owned();
-        let get = Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
-        let bytes = match client.call(Urgency::Read, get) {
+        Ok(Self::find_and_list(client, [])?.0)
+    }
+
+    /// The same, and lists that are asked for at the same time.
+    pub(super) fn find_and_list<const N: usize>(
+        client: &Client,
+        lists: [NameList; N],
+    ) -> Result<(Self, [ListAnswer; N]), DiskError> {
+        let (mut answers, lists) = client.call_and_list(vec![head_of(SUPER_NAME)], lists);
+        let bytes = match answers.pop().unwrap_or(Err(StoreError::Lost)) {
             Err(StoreError::Absent) => return Err(DiskError::NoDisk),
             answer => bytes_of(answer)?,
         };
+        Ok((Self::decode(&bytes)?, lists))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DiskError> {
+        let name = SUPER_NAME.to_owned();
         let damaged = |damage| DiskError::Damaged(name.clone(), damage);
-        let header = Header::decode(&bytes).map_err(damaged)?;
+        let header = Header::decode(bytes).map_err(damaged)?;
         if header.kind != Kind::Super {
             return Err(damaged(Damage("it is another object")));
         }
-        let body = header.body_of(&bytes).map_err(damaged)?;
+        let body = header.body_of(bytes).map_err(damaged)?;
         Ok(Self { uuid: header.volume, is: Superblock::decode(body).map_err(damaged)? })
     }
 
@@ -52,7 +69,17 @@ impl Volume {
     }
 }
 
-fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> {
+/// Asks for the beginning of an object.
+fn head_of(name: &str) -> Request {
+    Request::Get { name: name.to_owned(), from: 0, len: HEAD_BYTES }
+}
+
+/// Asks for the beginnings of the segments at these places.
+fn heads_from(place: u64, count: u64) -> Vec<Request> {
+    (0..count).map(|n| head_of(&segment_name(place.saturating_add(n)))).collect()
+}
+
+fn bytes_of(answer: Answer) -> Result<Vec<u8>, DiskError> {
     match answer? {
         Response::Bytes(bytes) => Ok(bytes),
         _ => Err(DiskError::Store(StoreError::Other("the answer has no data".to_owned()))),
@@ -60,7 +87,7 @@ fn bytes_of(answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> 
 }
 
 /// The same of an object that a checkpoint needs.
-fn present(name: &str, answer: Result<Response, StoreError>) -> Result<Vec<u8>, DiskError> {
+fn present(name: &str, answer: Answer) -> Result<Vec<u8>, DiskError> {
     match answer {
         Err(StoreError::Absent) => {
             Err(DiskError::Damaged(name.to_owned(), Damage("it is missing")))
@@ -116,7 +143,12 @@ impl State {
     }
 
     /// Goes on with the header of the next place, whose object begins with these bytes.
-    fn step(&mut self, volume: &Volume, header: &Header, bytes: &[u8]) -> Result<(), Damage> {
+    pub(super) fn step(
+        &mut self,
+        volume: &Volume,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<(), Damage> {
         if header.volume != volume.uuid || header.seq != self.next {
             return Err(Damage("it belongs to another place in the log"));
         }
@@ -155,15 +187,23 @@ impl State {
         Ok(())
     }
 
-    /// Goes on to the end of the log as it is now.
-    fn advance(&mut self, client: &Client, volume: &Volume) -> Result<(), DiskError> {
+    /// Goes on to the end of the log as it is now. The first places may have been asked for before.
+    fn advance(
+        &mut self,
+        client: &Client,
+        volume: &Volume,
+        mut known: Vec<Answer>,
+    ) -> Result<(), DiskError> {
         let mut probes = PROBES;
         loop {
-            let names: Vec<String> =
-                (0..probes).map(|n| segment_name(self.next.saturating_add(n))).collect();
-            let get = |name: &String| Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
-            let answers = client.call_all(Urgency::Read, names.iter().map(get).collect());
-            for (name, answer) in names.into_iter().zip(answers) {
+            let answers = if known.is_empty() {
+                client.call_all(Urgency::Read, heads_from(self.next, probes))
+            } else {
+                core::mem::take(&mut known)
+            };
+            let first = self.next;
+            for (place, answer) in (first..).zip(answers) {
+                let name = segment_name(place);
                 let bytes = match answer {
                     Err(StoreError::Absent) => return Ok(()),
                     answer => bytes_of(answer)?,
@@ -189,13 +229,6 @@ impl State {
     }
 }
 
-/// The numbers of all checkpoints behind one, in order.
-pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, DiskError> {
-    let after = if after == 0 { String::new() } else { checkpoint_name(after) };
-    let names = client.names("ckpt/", after)?;
-    Ok(names.iter().filter_map(|(name, _)| number_of(name)).collect())
-}
-
 /// The state of the disk now, or a little later.
 ///
 /// A place that is absent is the end of the log only if it was never there: what is deleted lies
@@ -203,10 +236,21 @@ pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, DiskE
 /// beyond the place where the log seemed to end, everything begins anew. What was lost is told by
 /// what stands behind it (`witness`).
 pub(super) fn replay(client: &Client, volume: &Volume, memory: u64) -> Result<State, DiskError> {
+    replay_from(client, volume, memory, checkpoints(client, 0)?)
+}
+
+/// The same, when all checkpoints were listed already.
+pub(super) fn replay_from(
+    client: &Client,
+    volume: &Volume,
+    memory: u64,
+    mut checkpoints_now: Vec<u64>,
+) -> Result<State, DiskError> {
     for _ in 0..AGAIN {
-        if let Some(state) = try_replay(client, volume, memory)? {
+        if let Some(state) = try_replay(client, volume, memory, checkpoints_now)? {
             return Ok(state);
         }
+        checkpoints_now = checkpoints(client, 0)?;
     }
     Err(DiskError::Gone)
 }
@@ -219,7 +263,7 @@ pub(super) fn go_on(
     mut state: State,
 ) -> Result<State, DiskError> {
     let from = state.base;
-    match state.advance(client, volume) {
+    match state.advance(client, volume, Vec::new()) {
         // What was found where segments had been deleted says nothing.
         Err(DiskError::Damaged(..)) if !checkpoints(client, from)?.is_empty() => {
             replay(client, volume, memory)
@@ -230,19 +274,23 @@ pub(super) fn go_on(
     }
 }
 
-fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<State>, DiskError> {
-    let mut newest = checkpoints(client, 0)?;
+fn try_replay(
+    client: &Client,
+    volume: &Volume,
+    memory: u64,
+    mut newest: Vec<u64>,
+) -> Result<Option<State>, DiskError> {
     let last = newest.last().copied().unwrap_or_default();
     let mut damaged = None;
-    let mut state = loop {
+    let (mut state, known) = loop {
         let Some(seq) = newest.pop() else {
             break match damaged {
-                None => State::empty(volume),
+                None => (State::empty(volume), Vec::new()),
                 Some(trouble) => return Err(trouble),
             };
         };
-        match load(client, volume, seq, memory) {
-            Ok(state) => break state,
+        match load_and_probe(client, volume, seq, memory) {
+            Ok(found) => break found,
             Err(trouble @ DiskError::Damaged(..)) => {
                 // Of what is deleted there are newer ones.
                 if !checkpoints(client, last)?.is_empty() {
@@ -254,7 +302,7 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
             Err(trouble) => return Err(trouble),
         }
     };
-    match state.advance(client, volume) {
+    match state.advance(client, volume, known) {
         // What was found where segments had been deleted says nothing.
         Err(DiskError::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
         Err(trouble) => Err(trouble),
@@ -265,13 +313,17 @@ fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<St
 /// Whether the log ended where a replay found its end, at that time; false: what was there may have
 /// been deleted, as there is a newer checkpoint than `newest`, the last one when the replay began.
 fn is_end(client: &Client, volume: &Volume, state: &State, newest: u64) -> Result<bool, DiskError> {
-    let mut proof = witness(client, &state.end(volume))?;
-    // It may have been created since; then it was absent before, and what is behind it came later.
-    if proof.is_some() && !is_absent(client, state.next)? {
-        proof = None;
+    let Behind { mut proof, checkpoints: mut later } = look_behind(client, &state.end(volume))?;
+    if proof.is_some() {
+        // It may have been created since; then it was absent before, and what is behind it came
+        // later.
+        if !is_absent(client, state.next)? {
+            proof = None;
+        }
+        later = checkpoints(client, state.next)?;
     }
-    // After that: a place is deleted when there is a checkpoint behind it.
-    match checkpoints(client, state.next)?.last() {
+    // After it was absent: a place is deleted when there is a checkpoint behind it.
+    match later.last() {
         Some(last) if *last > newest => return Ok(false),
         // Nothing is deleted behind a checkpoint without three newer ones.
         Some(last) => proof = Some(checkpoint_name(*last)),
@@ -289,17 +341,28 @@ pub(super) fn root(
     volume: &Volume,
     seq: u64,
 ) -> Result<(Header, Root), DiskError> {
+    let head = client.call(Urgency::Read, head_of(&checkpoint_name(seq)));
+    root_of(client, volume, seq, head)
+}
+
+/// The root that begins so.
+fn root_of(
+    client: &Client,
+    volume: &Volume,
+    seq: u64,
+    head: Answer,
+) -> Result<(Header, Root), DiskError> {
     let name = checkpoint_name(seq);
     let damaged = |damage| DiskError::Damaged(name.clone(), damage);
-    let get = |len| Request::Get { name: name.clone(), from: 0, len };
-    let mut bytes = present(&name, client.call(Urgency::Read, get(HEAD_BYTES)))?;
+    let mut bytes = present(&name, head)?;
     let header = Header::decode(&bytes).map_err(damaged)?;
     if (header.kind, header.volume, header.seq) != (Kind::Checkpoint, volume.uuid, seq) {
         return Err(damaged(Damage("it belongs to another place in the log")));
     }
     let whole = HEADER_BYTES as u64 + u64::from(header.body);
     if whole > bytes.len() as u64 {
-        bytes = present(&name, client.call(Urgency::Read, get(whole)))?;
+        let get = Request::Get { name: name.clone(), from: 0, len: whole };
+        bytes = present(&name, client.call(Urgency::Read, get))?;
     }
     let root = header.body_of(&bytes).and_then(Root::decode).map_err(damaged)?;
     Ok((header, root))
@@ -312,7 +375,31 @@ pub(super) fn load(
     seq: u64,
     memory: u64,
 ) -> Result<State, DiskError> {
-    let (header, root) = root(client, volume, seq)?;
+    state_of(client, volume, root(client, volume, seq)?, memory)
+}
+
+/// The same, and what stands at the first places behind it, asked for together with its root.
+fn load_and_probe(
+    client: &Client,
+    volume: &Volume,
+    seq: u64,
+    memory: u64,
+) -> Result<(State, Vec<Answer>), DiskError> {
+    let mut requests = heads_from(seq, PROBES);
+    requests.push(head_of(&checkpoint_name(seq)));
+    let mut known = client.call_all(Urgency::Read, requests);
+    let head = known.pop().unwrap_or(Err(StoreError::Lost));
+    let root = root_of(client, volume, seq, head)?;
+    Ok((state_of(client, volume, root, memory)?, known))
+}
+
+fn state_of(
+    client: &Client,
+    volume: &Volume,
+    (header, root): (Header, Root),
+    memory: u64,
+) -> Result<State, DiskError> {
+    let seq = header.seq;
     let mut index = Index::of_root(volume.is.sector, &root);
     // An extent has 20 bytes there, and twice as many in memory.
     let bytes: u64 = root.pages.iter().map(|page| u64::from(page.len)).sum();

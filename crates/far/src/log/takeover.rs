@@ -9,12 +9,14 @@ use super::format::{
     CLEAN, Header, Kind, SUPER_NAME, Superblock, Uuid, WriterId, epoch_name, number_of, object,
     segment_name,
 };
+use super::listed::{checkpoint_list, numbers};
 use super::options::Options;
 use super::put::{CreateOutcome, put_and_wait};
-use super::replay::{State, Volume, go_on, replay};
+use super::replay::{State, Volume, go_on, replay_from};
 use super::seen::{Mark, Seen};
 use super::{DiskError, seconds};
 use crate::store::client::{Client, Urgency};
+use crate::store::lists::NameList;
 use crate::store::{Request, Response, StoreError};
 use device::Shared;
 use device::backend::{Collector, collect};
@@ -53,19 +55,36 @@ pub(super) struct Owner {
     pub(super) state: State,
 }
 
-/// Becomes the writer, whichever was it before.
+/// Becomes the writer of the disk of a store, whichever was it before.
 pub(super) fn take_over(
+    client: &Client,
+    options: &Options,
+) -> Result<(Volume, Owner), DiskError> {
+    let lists = [checkpoint_list(0), NameList::of("epoch/")];
+    let (volume, [listed, known]) = Volume::find_and_list(client, lists)?;
+    let seen = Seen::of(options.seen.as_ref(), volume.uuid);
+    // Nothing is written to a disk that is damaged, or older than it was.
+    let found = replay_from(client, &volume, options.map_memory, numbers(listed)?)?;
+    seen.refuse_older(Mark::of(&found))?;
+    let owner = become_owner(client, &volume, options, found, &known?.unwrap_or_default())?;
+    seen.remember(Mark::of(&owner.state));
+    Ok((volume, owner))
+}
+
+/// The same from a state on that was found; `known` are the numbers of writers, as they were then.
+fn become_owner(
     client: &Client,
     volume: &Volume,
     options: &Options,
+    found: State,
+    known: &[(String, u64)],
 ) -> Result<Owner, DiskError> {
     let memory = options.map_memory;
-    let seen = Seen::of(options.seen.as_ref(), volume.uuid);
-    // Nothing is written to a disk that is damaged, or older than it was.
-    let found = replay(client, volume, memory)?;
-    seen.refuse_older(Mark::of(&found))?;
     let writer = uuid(client);
-    let (epoch, number) = begin(client, volume, writer, &options.who)?;
+    let numbers = known.iter().filter_map(|(name, _)| number_of(name));
+    let highest = numbers.max().unwrap_or(0).max(found.epoch);
+    let (epoch, number) = begin(client, volume, writer, &options.who, highest)?;
+    forget_old(client, epoch, known);
     let again = volume.is.is_fenced.then(|| create_again(client, epoch, &number));
     let mut state = go_on(client, volume, memory, found)?;
     if let Some(again) = again {
@@ -74,13 +93,17 @@ pub(super) fn take_over(
     loop {
         if (state.epoch, state.writer) == (epoch, writer) {
             state.index.own();
-            seen.remember(Mark::of(&state));
             return Ok(Owner { epoch, writer, state });
         }
         if state.epoch >= epoch {
             return Err(DiskError::Fenced(state.epoch));
         }
-        seal(client, volume, (epoch, writer), &state)?;
+        let place = state.next;
+        if let Some(seal) = seal(client, volume, (epoch, writer), &state)? {
+            // It was absent there, and need not be read.
+            let damaged = |damage| DiskError::Damaged(segment_name(place), damage);
+            state.step(volume, &seal, &[]).map_err(damaged)?;
+        }
         state = go_on(client, volume, memory, state)?;
     }
 }
@@ -117,16 +140,15 @@ fn must_exist(client: &Client, epoch: u64, again: Answer) -> Result<(), DiskErro
     }
 }
 
-/// Takes the next number; returns it, and the object that has it.
+/// Takes a number above this one; returns it, and the object that has it.
 fn begin(
     client: &Client,
     volume: &Volume,
     writer: Uuid,
     who: &WriterId,
+    highest: u64,
 ) -> Result<(u64, Vec<u8>), DiskError> {
     let body = who.encode();
-    let known = client.names("epoch/", String::new())?;
-    let highest = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
     for epoch in (highest.saturating_add(1)..).take(TRIES as usize) {
         let mut header = Header::over(Kind::Epoch, volume.uuid, writer, &body);
         (header.epoch, header.seq) = (epoch, epoch);
@@ -134,7 +156,6 @@ fn begin(
         let bytes = object(&header, &body);
         if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == CreateOutcome::Ours
         {
-            forget_old(client, epoch, &known);
             return Ok((epoch, bytes));
         }
     }
@@ -154,12 +175,13 @@ fn forget_old(client: &Client, epoch: u64, known: &[(String, u64)]) {
 }
 
 /// Seals the places from the end of the log on where segments of others could still come to be.
+/// Returns the first seal, if it was created.
 fn seal(
     client: &Client,
     volume: &Volume,
     (epoch, writer): (u64, Uuid),
     state: &State,
-) -> Result<(), DiskError> {
+) -> Result<Option<Header>, DiskError> {
     let window = u64::from(volume.is.window);
     let (seals, resume, flags) = match state.is_closed {
         // Nothing is under way.
@@ -170,16 +192,21 @@ fn seal(
         let mut header = Header::over(Kind::Seal, volume.uuid, writer, &[]);
         (header.epoch, header.seq, header.resume) = (epoch, seq, resume);
         (header.flags, header.time) = (flags, seconds(client.rt()));
-        let body = vec![Shared::copy_of(&header.encode())];
-        Request::Create { name: segment_name(seq), body }
+        header
     };
-    let all = (state.next..state.next + seals).map(seal).collect();
-    for answer in client.call_all(Urgency::Commit, all) {
+    let all: Vec<Header> = (state.next..state.next + seals).map(seal).collect();
+    let create = |header: &Header| {
+        let body = vec![Shared::copy_of(&header.encode())];
+        Request::Create { name: segment_name(header.seq), body }
+    };
+    let answers = client.call_all(Urgency::Commit, all.iter().map(create).collect());
+    let is_first_ours = matches!(answers.first(), Some(Ok(_)));
+    for answer in answers {
         match answer {
             // Whose it is will be read.
             Ok(_) | Err(StoreError::Exists) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(all.into_iter().next().filter(|_| is_first_ours))
 }

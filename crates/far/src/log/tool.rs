@@ -4,8 +4,9 @@ use super::DiskError;
 use super::format::{
     Damage, Header, Kind, Superblock, Uuid, WriterId, epoch_name, number_of, object, pin_name,
 };
+use super::listed::checkpoints;
 use super::put::{CreateOutcome, put_and_wait};
-use super::replay::{State, Volume, checkpoints, replay};
+use super::replay::{State, Volume, replay};
 use super::seconds;
 use super::takeover::uuid;
 use crate::store::client::{Client, Urgency};

@@ -18,7 +18,9 @@
 
 use super::DiskError;
 use super::format::{CLEAN, HEADER_BYTES, Header, Kind, number_of, segment_name, segment_shard};
+use super::listed::{checkpoint_list, numbers};
 use crate::store::client::{Client, Urgency};
+use crate::store::lists::{NameList, Names};
 use crate::store::{Request, Response, StoreError};
 
 /// Segments of a disk whose log is listed whole, and the lists that this may take: a list is dearer
@@ -58,44 +60,80 @@ pub(super) fn whole_before(window: u64, epoch: u64, (seq, header): (u64, Option<
     }
 }
 
-/// The object that proves that there was one where the log seems to end.
+impl End {
+    /// The whole log is listed.
+    fn is_listed_whole(&self) -> bool {
+        !self.has_checkpoint || self.segments <= LISTED_SEGMENTS
+    }
+
+    /// The list of what may stand behind it: the whole log, if it is not large, or the places that
+    /// share a list with this one.
+    fn list(&self) -> NameList {
+        match self {
+            Self { has_checkpoint: false, .. } => NameList::of("log/"),
+            _ if self.is_listed_whole() => NameList::of("log/").within(LISTS),
+            _ => self.list_of_shard(),
+        }
+    }
+
+    fn list_of_shard(&self) -> NameList {
+        NameList::behind(&segment_shard(self.place), segment_name(self.place))
+    }
+}
+
+/// What stands behind the place where a log seems to end.
+pub(super) struct Behind {
+    /// The object that proves that there was one at that place.
+    pub(super) proof: Option<String>,
+    /// The checkpoints, listed at the same time.
+    pub(super) checkpoints: Vec<u64>,
+}
+
+/// Looks at what stands behind an end.
 ///
 /// Behind a writer that has ended is nothing but what later ones made, and each of those took a
 /// number first. Else, of a disk that is not large, the whole log is listed. Of a large one all
 /// places where something legal can be are looked at, and as many behind them, where a takeover
 /// that lost its seals goes on; of those further on, one in 256 is: they share a list.
-pub(super) fn witness(client: &Client, end: &End) -> Result<Option<String>, DiskError> {
-    if end.is_closed && end.epoch > 0 && last_epoch(client)? <= end.epoch {
-        return Ok(None);
-    }
-    let limit = match end {
-        End { has_checkpoint: false, .. } => usize::MAX,
-        End { segments, .. } if *segments <= LISTED_SEGMENTS => LISTS,
-        _ => 0,
+pub(super) fn look_behind(client: &Client, end: &End) -> Result<Behind, DiskError> {
+    let has_ended = end.is_closed && end.epoch > 0;
+    let first = if has_ended { NameList::of("epoch/") } else { end.list() };
+    let lists = [first, checkpoint_list(end.place)];
+    let (_, [first, checkpoints]) = client.call_and_list(Vec::new(), lists);
+    let checkpoints = numbers(checkpoints)?;
+    let listed = if has_ended {
+        if numbers(first)?.into_iter().max().unwrap_or(0) <= end.epoch {
+            return Ok(Behind { proof: None, checkpoints });
+        }
+        client.list(end.list())?
+    } else {
+        first?
     };
+    Ok(Behind { proof: witness(client, end, listed)?, checkpoints })
+}
+
+/// The object that proves that there was one where the log seems to end; what it is looked for in
+/// was listed, unless it has too many parts.
+fn witness(client: &Client, end: &End, listed: Option<Names>) -> Result<Option<String>, DiskError> {
     let far = end.place.saturating_add(end.window);
-    if let Some(all) = client.names_within("log/", limit)? {
-        let behind = all.iter().filter_map(|(name, _)| number_of(name));
-        let mut behind: Vec<u64> = behind.filter(|seq| *seq > end.place).collect();
-        behind.sort_unstable();
-        return match behind.iter().find(|seq| **seq >= far) {
-            Some(proof) => Ok(Some(segment_name(*proof))),
-            None => witness_in_headers(client, end, &behind),
-        };
-    }
-    let (shard, after) = (segment_shard(end.place), segment_name(end.place));
-    let listed = client.names(&shard, after)?.into_iter().filter_map(|(name, _)| number_of(&name));
-    if let Some(proof) = listed.filter(|seq| *seq >= far).min() {
+    let numbers_of = |names: Names| names.into_iter().filter_map(|(name, _)| number_of(&name));
+    let of_shard = match listed {
+        Some(all) if end.is_listed_whole() => {
+            let mut behind: Vec<u64> = numbers_of(all).filter(|seq| *seq > end.place).collect();
+            behind.sort_unstable();
+            return match behind.iter().find(|seq| **seq >= far) {
+                Some(proof) => Ok(Some(segment_name(*proof))),
+                None => witness_in_headers(client, end, &behind),
+            };
+        }
+        Some(of_shard) => of_shard,
+        None => client.list(end.list_of_shard())?.unwrap_or_default(),
+    };
+    if let Some(proof) = numbers_of(of_shard).filter(|seq| *seq >= far).min() {
         return Ok(Some(segment_name(proof)));
     }
     let places: Vec<u64> = (1..=2 * end.window).filter_map(|n| end.place.checked_add(n)).collect();
     witness_in_headers(client, end, &places)
-}
-
-/// The number of the last writer.
-fn last_epoch(client: &Client) -> Result<u64, DiskError> {
-    let all = client.names("epoch/", String::new())?;
-    Ok(all.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0))
 }
 
 /// The first of these places whose object is a witness.

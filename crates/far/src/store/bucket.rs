@@ -10,7 +10,8 @@
 //! opened the process stops leaving core files, and other processes cannot look into it any more.
 
 use super::http::{CONNECTING, MET, RequestContext, met};
-use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError, az, client, gs, s3};
+use super::{Answered, LISTED_MAX, Request, Response, Store, StoreError};
+use super::{az, client, gs, rules, s3};
 use crate::name::{Bucket, Cloud};
 use bytes::Bytes;
 use core::cell::Cell;
@@ -76,9 +77,7 @@ impl BucketStore {
 }
 
 fn connect(bucket: &Bucket) -> io::Result<Box<dyn Objects>> {
-    keep_in();
-    // The one provider of ciphers in this program; that another has set it does not matter.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    prepare_process();
     Ok(match bucket.cloud {
         Cloud::S3 => Box::new(s3::connect(bucket)?),
         Cloud::Google => Box::new(gs::connect(bucket)?),
@@ -114,8 +113,23 @@ pub(crate) fn prefixes_with(bucket: &Bucket, name: &str) -> Result<Vec<String>, 
     runtime.map_err(failed)?.block_on(MET.scope(Cell::default(), search))
 }
 
-/// Where a system does not have one of the two, the other does most of it.
-fn keep_in() {
+/// The rule of a bucket by which the objects of a disk would vanish, as far as that is told.
+pub(crate) fn harmful_rule(bucket: &Bucket) -> Option<String> {
+    if bucket.cloud != Cloud::S3 {
+        return None;
+    }
+    prepare_process();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let limit = client::deadline(0) + CONNECTING;
+    let answer = async { tokio::time::timeout(limit, s3::lifecycle(bucket)).await.ok().flatten() };
+    let text = runtime.block_on(answer)?;
+    rules::harm(&text, &bucket.prefix)
+}
+
+/// Keeps credentials in; where a system does not have one of the two, the other does most of it.
+fn prepare_process() {
+    // The one provider of ciphers in this program; that another has set it does not matter.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);

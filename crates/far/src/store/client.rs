@@ -10,6 +10,15 @@
 //! A read that takes much longer than others of its size is asked for once more, beside the attempt
 //! that is under way (`hedge`): the first answer counts.
 //!
+//! *A create that was refused before its bytes were read.* A server that has seen from the head
+//! that there is such an object may answer and end the connection while the bytes are still sent:
+//! then the answer may be lost, and again the next time. So after a large create without an answer
+//! it is asked whether the object exists, beside the pause: one trip, and not the patience.
+//!
+//! *Time in which this process stood still is no silence of the store.* A writer that was stopped,
+//! or whose machine was, finds on waking that its attempt took an hour; that attempt does not
+//! count, and the store is asked once more, whatever the patience. So it learns that it was fenced.
+//!
 //! A store that denies something, or answers with another error, is asked again, as credentials may
 //! be renewed; but not before it has done anything that it was asked: then the name or the
 //! credentials are wrong, and that is told at once.
@@ -43,6 +52,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A store that was given up, and has failed since, is asked again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// An attempt that ends this much after its deadline was not under way all the time: this process
+/// stood still. Timers of a busy machine are earlier.
+const STOOD_STILL: Duration = Duration::from_secs(10);
+/// A server that refuses a create need not have read more than this of its bytes when it ends the
+/// connection. What is smaller has been sent by then, and the answer arrives.
+const READ_WITH_HEAD: u64 = 64 << 10;
 /// Requests that are under way at most. A store answers after tens of milliseconds: fewer would
 /// not fill the line.
 const UNDER_WAY_MAX: u32 = 256;
@@ -113,7 +128,6 @@ struct Flow {
 struct PendingRequest {
     request: Request,
     urgency: Urgency,
-    began: Duration,
     state: Mutex<Attempts>,
 }
 
@@ -121,6 +135,10 @@ struct Attempts {
     /// The attempt that is under way, or the last one.
     number: u32,
     is_under_way: bool,
+    /// When it was sent.
+    sent: Duration,
+    /// When the request was made, and the time in which this process stood still since.
+    began: Duration,
     answered: Option<Answered>,
 }
 
@@ -211,13 +229,9 @@ impl Client {
         }
         flow.unsettled += 1;
         drop(flow);
-        let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
-        self.queue(Arc::new(PendingRequest {
-            request,
-            urgency,
-            began,
-            state: Mutex::new(attempts),
-        }));
+        let answered = Some(answered);
+        let attempts = Attempts { number: 0, is_under_way: false, sent: began, began, answered };
+        self.queue(Arc::new(PendingRequest { request, urgency, state: Mutex::new(attempts) }));
     }
 
     /// Asks, and waits for the answer.
@@ -240,56 +254,6 @@ impl Client {
         }
         let answers = collector.wait().into_iter();
         answers.map(|answer| answer.unwrap_or(Err(StoreError::Lost))).collect()
-    }
-
-    /// All names that begin with `prefix` and come after `after`, in order.
-    ///
-    /// # Errors
-    /// As the store says.
-    pub(crate) fn names(
-        &self,
-        prefix: &str,
-        after: String,
-    ) -> Result<Vec<(String, u64)>, StoreError> {
-        Ok(self.list(prefix, after, usize::MAX)?.unwrap_or_default())
-    }
-
-    /// All names that begin with `prefix`, in order; `None` when they are too many for this number
-    /// of lists.
-    ///
-    /// # Errors
-    /// As the store says.
-    pub(crate) fn names_within(
-        &self,
-        prefix: &str,
-        lists: usize,
-    ) -> Result<Option<Vec<(String, u64)>>, StoreError> {
-        self.list(prefix, String::new(), lists)
-    }
-
-    fn list(
-        &self,
-        prefix: &str,
-        mut after: String,
-        lists: usize,
-    ) -> Result<Option<Vec<(String, u64)>>, StoreError> {
-        let mut all = Vec::new();
-        for _ in 0..lists {
-            let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
-            let Response::Names { names, is_last } = self.call(Urgency::Read, list)? else {
-                return Err(StoreError::Other("the answer to a list is malformed".to_owned()));
-            };
-            if is_last {
-                all.extend(names);
-                return Ok(Some(all));
-            }
-            match names.last() {
-                Some((last, _)) if *last > after => after.clone_from(last),
-                _ => return Ok(Some(all)),
-            }
-            all.extend(names);
-        }
-        Ok(None)
     }
 
     fn queue(&self, ask: Arc<PendingRequest>) {
@@ -328,14 +292,12 @@ impl Client {
             return;
         }
         state.number += 1;
-        state.is_under_way = true;
+        (state.is_under_way, state.sent) = (true, self.0.rt.now());
         let number = state.number;
         drop(state);
         let weight = ask.request.weight();
         self.0.counts.count(&ask.request, number, weight);
-        // No attempt takes longer than the patience, but for the time of its bytes.
-        let shorter = DEADLINE.saturating_sub(self.0.patience);
-        let deadline = deadline(weight).saturating_sub(shorter);
+        let deadline = self.deadline(weight);
         let (client, own) = (self.clone(), Arc::clone(ask));
         self.0.rt.after(deadline, move || client.ended(&own, number, Err(StoreError::Lost)));
         if number == 1 && ask.is_for_a_reader() {
@@ -344,6 +306,27 @@ impl Client {
         let (client, own) = (self.clone(), Arc::clone(ask));
         let answered = Box::new(move |answer| client.ended(&own, number, answer));
         self.0.store.submit(ask.request.clone(), answered);
+    }
+
+    /// No attempt takes longer than the patience, but for the time of its bytes.
+    fn deadline(&self, weight: u64) -> Duration {
+        deadline(weight).saturating_sub(DEADLINE.saturating_sub(self.0.patience))
+    }
+
+    /// Asks, after a create without an answer, whether the object exists.
+    fn look_for(&self, ask: &Arc<PendingRequest>) {
+        let Request::Create { name, .. } = &ask.request else { return };
+        if ask.request.weight() <= READ_WITH_HEAD {
+            return;
+        }
+        let head = Request::Head { name: name.clone() };
+        self.0.counts.count(&head, 1, 0);
+        let (client, own) = (self.clone(), Arc::clone(ask));
+        let answered = move |found: Result<Response, StoreError>| match found {
+            Ok(_) => client.ended(&own, BESIDE, Err(StoreError::Exists)),
+            Err(error) => client.heard(&Err(error)),
+        };
+        self.0.store.submit(head, Box::new(answered));
     }
 
     /// Another attempt begins beside the first one if that is much slower than others.
@@ -373,14 +356,16 @@ impl Client {
         if state.answered.is_none() {
             return;
         }
-        let is_settled = self.is_settled(ask, &answer);
         let is_current = state.number == number && state.is_under_way;
-        if !is_settled && !is_current {
+        if !is_done(&answer) && !is_current {
             return;
         }
+        let stood_still = !is_done(&answer) && self.notice_standstill(&mut state, ask);
+        let is_settled = !stood_still && self.is_settled(state.began, &answer);
         // A settled answer of an earlier attempt ends the one that is under way as well.
         let has_slot = core::mem::replace(&mut state.is_under_way, false);
         let answered = if is_settled { state.answered.take() } else { None };
+        let began = state.began;
         drop(state);
         if has_slot {
             self.made_room(&answer);
@@ -391,7 +376,7 @@ impl Client {
                 if let Ok(Response::Bytes(bytes)) = &answer {
                     self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
                     if ask.is_for_a_reader() {
-                        let took = self.0.rt.now().saturating_sub(ask.began);
+                        let took = self.0.rt.now().saturating_sub(began);
                         self.0.hedge.lock().ended(ask.request.weight(), took);
                     }
                 }
@@ -400,10 +385,13 @@ impl Client {
             None => {
                 let longest = PAUSE.saturating_mul(1 << number.min(16)).min(PAUSE_MAX);
                 let share = self.0.rt.random_u64() % (longest.as_micros() as u64 + 1);
-                let left = (ask.began + self.0.patience).saturating_sub(self.0.rt.now());
+                let left = (began + self.0.patience).saturating_sub(self.0.rt.now());
                 let pause = Duration::from_micros(share).min(left);
                 let (client, own) = (self.clone(), Arc::clone(ask));
                 self.0.rt.after(pause, move || client.queue(own));
+                if answer == Err(StoreError::Lost) {
+                    self.look_for(ask);
+                }
             }
         }
         self.pump();
@@ -424,7 +412,20 @@ impl Client {
         }
     }
 
-    fn is_settled(&self, ask: &PendingRequest, answer: &Result<Response, StoreError>) -> bool {
+    /// Whether the attempt that ends now was not under way all the time; the request is then as
+    /// much younger.
+    fn notice_standstill(&self, state: &mut Attempts, ask: &PendingRequest) -> bool {
+        let due = state.sent + self.deadline(ask.request.weight());
+        let late = self.0.rt.now().saturating_sub(due);
+        if late < STOOD_STILL {
+            return false;
+        }
+        state.began += late;
+        true
+    }
+
+    /// Whether an answer to a request of that time is the last word.
+    fn is_settled(&self, began: Duration, answer: &Result<Response, StoreError>) -> bool {
         use StoreError::{Denied, Other};
         if is_done(answer) {
             return true;
@@ -435,14 +436,14 @@ impl Client {
         let now = self.0.rt.now();
         let mut flow = self.0.flow.lock();
         if let Some((since, again)) = &mut flow.given_up {
-            if ask.began >= *since {
+            if began >= *since {
                 *again = now + ASK_AGAIN;
             }
             return true;
         }
-        let is_over = now.saturating_sub(ask.began) >= self.0.patience;
+        let is_over = now.saturating_sub(began) >= self.0.patience;
         // Another error may be that of one object.
-        if is_over && flow.served <= ask.began && !matches!(answer, Err(Other(_))) {
+        if is_over && flow.served <= began && !matches!(answer, Err(Other(_))) {
             flow.given_up = Some((now, now));
         }
         is_over || flow.is_closed
@@ -622,6 +623,77 @@ mod tests {
             assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
             assert!(rt.now() < Duration::from_secs(5), "{:?}", rt.now());
         });
+    }
+
+    /// The bound of a server that refuses large creates before it has read them.
+    const FOUND_OUT: Duration = Duration::from_secs(1);
+
+    /// A server that ends the connection when it refuses a create that is still being sent: no
+    /// answer arrives.
+    struct EndsEarly(Arc<SimStore>);
+
+    impl Store for EndsEarly {
+        fn submit(&self, request: Request, answered: Answered) {
+            let is_large = request.weight() > READ_WITH_HEAD;
+            self.0.submit(
+                request,
+                Box::new(move |answer| match answer {
+                    Err(StoreError::Exists) if is_large => answered(Err(StoreError::Lost)),
+                    answer => answered(answer),
+                }),
+            );
+        }
+    }
+
+    #[test]
+    fn a_large_create_that_is_refused_before_it_was_read_is_found_out_soon() {
+        for seed in 0..20 {
+            Rt::simulate(seed, |rt| {
+                let world = SimWorld::new(rt);
+                let client = Client::new(Arc::new(EndsEarly(SimStore::new(&world))), rt, PATIENCE);
+                let large = || create("x", &[1; 1 << 20]);
+                assert_eq!(client.call(Urgency::Commit, large()), Ok(Response::Done));
+                let began = rt.now();
+                let again = client.call(Urgency::Commit, large());
+                assert_eq!(again, Err(StoreError::Exists));
+                assert!(rt.now() - began < FOUND_OUT, "{:?}", rt.now() - began);
+                rt.sleep(PATIENCE);
+                assert_eq!(client.0.flow.lock().under_way, 0);
+                assert_eq!(client.0.flow.lock().unsettled, 0);
+            });
+        }
+    }
+
+    #[test]
+    fn a_process_that_stood_still_asks_once_more() {
+        for seed in 0..20 {
+            Rt::simulate(seed, |rt| {
+                let world = SimWorld::new(rt);
+                let other = Client::new(SimStore::new(&world), rt, PATIENCE);
+                let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+                let silent = FaultRates { dropped: 1000, ..FaultRates::default() };
+                world.set_fault_rates(silent);
+                let own = client.clone();
+                let ask = move || own.call(Urgency::Commit, create("x", b"1"));
+                let task = rt.spawn("asks", ask.clone()).unwrap();
+                rt.sleep(Duration::from_secs(5));
+                // Another one takes its place while it stands still.
+                world.set_fault_rates(FaultRates::default());
+                assert_eq!(other.call(Urgency::Commit, create("x", b"2")), Ok(Response::Done));
+                rt.stand_still(2 * PATIENCE);
+                assert_eq!(task.join().unwrap(), Err(StoreError::Exists));
+                // And the time that it stood still is no reason to wait longer for a silent store.
+                world.set_fault_rates(silent);
+                let task = rt.spawn("asks", ask).unwrap();
+                rt.sleep(Duration::from_secs(5));
+                let began = rt.now();
+                rt.stand_still(2 * PATIENCE);
+                assert_eq!(task.join().unwrap(), Err(StoreError::Lost));
+                let took = rt.now() - began;
+                assert!(took > 3 * PATIENCE - Duration::from_secs(60), "{took:?}");
+                assert!(took < 3 * PATIENCE + Duration::from_secs(60), "{took:?}");
+            });
+        }
     }
 
     /// A store with one object that cannot be read.

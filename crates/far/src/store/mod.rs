@@ -24,6 +24,9 @@ mod gs;
 mod hedge;
 #[cfg(feature = "buckets")]
 mod http;
+pub(crate) mod lists;
+#[cfg(feature = "buckets")]
+mod rules;
 #[cfg(feature = "buckets")]
 mod s3;
 mod sim;
@@ -34,7 +37,7 @@ use device::Shared;
 #[cfg(feature = "buckets")]
 pub use bucket::BucketStore;
 #[cfg(feature = "buckets")]
-pub(crate) use bucket::prefixes_with;
+pub(crate) use bucket::{harmful_rule, prefixes_with};
 pub use dir::DirStore;
 pub use sim::{FaultRates, SimStore, SimWorld};
 

@@ -4,16 +4,64 @@
 //! rule `~/.aws/credentials`), or from the machine in the cloud that this runs on, in this order.
 
 use super::credentials;
-use super::http::{client_options, connector, is_plain, no_retries};
+use super::http::{CONNECTING, client_options, connector, is_plain, no_retries};
 use crate::name::Bucket;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
+use object_store::aws::{
+    AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsAuthorizer, S3ConditionalPut,
+};
+use object_store::client::{HttpConnector as _, HttpRequest, HttpRequestBody};
+use object_store::path::Path;
+use object_store::signer::Signer as _;
 use std::io;
+
+/// Where a bucket is when nothing says so.
+const REGION: &str = "us-east-1";
 
 /// The client of a bucket.
 ///
 /// # Errors
 /// The settings do not fit together.
 pub(super) fn connect(bucket: &Bucket) -> io::Result<AmazonS3> {
+    let (builder, endpoint) = settings(bucket)?;
+    builder
+        .with_client_options(client_options(endpoint.as_deref()))
+        .with_http_connector(connector())
+        // Without TLS the signature is all that holds bytes together on their way.
+        .with_unsigned_payload(!is_plain(endpoint.as_deref()))
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .with_disable_bulk_delete(true)
+        .with_retry(no_retries())
+        .build()
+        .map_err(|e| io::Error::other(e.to_string()))
+}
+
+/// The rules of a bucket for its objects, as the server writes them; `None` when it has none, or
+/// does not tell.
+pub(super) async fn lifecycle(bucket: &Bucket) -> Option<String> {
+    let (builder, endpoint) = settings(bucket).ok()?;
+    let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+    let client = connect(bucket).ok()?;
+    // The library asks for objects only; it knows where the bucket is.
+    let mut url =
+        client.signed_url(reqwest::Method::GET, &Path::default(), CONNECTING).await.ok()?;
+    url.set_query(Some("lifecycle"));
+    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    *request.uri_mut() = url.as_str().parse().ok()?;
+    let credential = client.credentials().get_credential().await.ok()?;
+    let region = region.unwrap_or_else(|| REGION.to_owned());
+    let signer = AwsAuthorizer::new(&credential, "s3", &region);
+    signer.try_authorize(&mut request, None).ok()?;
+    let http = connector().connect(&client_options(endpoint.as_deref())).ok()?;
+    let answer = http.execute(request).await.ok()?;
+    if !answer.status().is_success() {
+        return None;
+    }
+    let text = answer.into_body().bytes().await.ok()?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// What the name and the environment say of a bucket, and where its server is if they say that.
+fn settings(bucket: &Bucket) -> io::Result<(AmazonS3Builder, Option<String>)> {
     let mut builder = AmazonS3Builder::from_env();
     let lacks = |builder: &AmazonS3Builder, key| builder.get_config_value(&key).is_none();
     let has_other = [AmazonS3ConfigKey::WebIdentityTokenFile, AmazonS3ConfigKey::AccessKeyId]
@@ -38,15 +86,5 @@ pub(super) fn connect(bucket: &Bucket) -> io::Result<AmazonS3> {
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]
         .into_iter()
         .find_map(|key| builder.get_config_value(&key));
-    builder
-        .with_bucket_name(&bucket.bucket)
-        .with_client_options(client_options(endpoint.as_deref()))
-        .with_http_connector(connector())
-        // Without TLS the signature is all that holds bytes together on their way.
-        .with_unsigned_payload(!is_plain(endpoint.as_deref()))
-        .with_conditional_put(S3ConditionalPut::ETagMatch)
-        .with_disable_bulk_delete(true)
-        .with_retry(no_retries())
-        .build()
-        .map_err(|e| io::Error::other(e.to_string()))
+    Ok((builder.with_bucket_name(&bucket.bucket), endpoint))
 }

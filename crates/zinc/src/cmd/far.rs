@@ -232,6 +232,8 @@ fn hinted(failure: Failure, name: &FarName, trouble: &DiskError) -> Failure {
             let file = file.to_string_lossy();
             failure.hint(format!("if the store was restored on purpose, delete {}", word(&file)))
         }
+        DiskError::Rule(_) => failure
+            .hint("change the rule so that it is not for names below the prefix, or take another"),
         DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
         DiskError::NoFence(_) => failure.hint(
             "--single-writer takes it all the same, if you see to it that one machine alone writes",

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::log::format::number_of;
-use crate::log::witness::{End, witness};
+use crate::log::witness::{End, look_behind};
 use crate::log::{Finding, check};
 use crate::store::DirStore;
 use crate::store::client::Client;
@@ -194,7 +194,7 @@ fn a_place_of_a_large_disk_is_missed_by_what_is_near() {
         let (epoch, window, segments) = (1, WINDOW, usize::MAX);
         let (is_closed, has_checkpoint) = (false, true);
         let end = End { place, epoch, is_closed, window, has_checkpoint, segments };
-        witness(&client, &end).unwrap()
+        look_behind(&client, &end).unwrap().proof
     };
     let end = *folder.places().last().unwrap() + 1;
     assert_eq!(proof(end), None);
