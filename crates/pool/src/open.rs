@@ -33,8 +33,9 @@ use zio::Reader;
 /// Default of the bytes that are read ahead of one reader: what a device of 2 GB/s reads in 8 ms.
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Of a pool with a device in an object store this much is read at a time: each request has a
-/// price, and is answered after tens of milliseconds. Some are under way together.
-const STORE_PIECE_BYTES: u64 = 8 << 20;
+/// price, and is answered after tens of milliseconds. As much as one object has; two are under way
+/// together.
+const STORE_PIECE_BYTES: u64 = 16 << 20;
 /// And it is read ahead this many times as far.
 const STORE_AHEAD: u64 = 2;
 
@@ -113,11 +114,15 @@ impl OpenOptions {
     }
 }
 
+/// Some of these devices are in an object store.
+pub(crate) fn is_in_store(vdevs: &VdevTree) -> bool {
+    let mut devices = vdevs.leaves().filter_map(|leaf| leaf.device());
+    devices.any(|device| device.stats().store.is_some())
+}
+
 /// From now on this much is read ahead of a reader of these devices.
 pub(crate) fn read_ahead(store: &CachedStore, vdevs: &VdevTree, bytes: u64) {
-    let mut devices = vdevs.leaves().filter_map(|leaf| leaf.device());
-    let is_far = devices.any(|device| device.stats().store.is_some());
-    let ahead = store.reading_ahead();
+    let (ahead, is_far) = (store.reading_ahead(), is_in_store(vdevs));
     if is_far {
         ahead.set_piece(STORE_PIECE_BYTES);
     }

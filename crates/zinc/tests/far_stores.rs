@@ -511,6 +511,45 @@ fn a_pool_that_is_idle_costs_no_request() {
     serve.wait().unwrap();
 }
 
+/// Reading in order, and a scrub, ask for much at a time: each request has a price. How many there
+/// are for each MiB does not depend on how fast the machine is.
+#[test]
+fn a_pool_that_is_read_in_order_costs_few_requests() {
+    const MIB: u64 = 64;
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create -O compression=off tank {one}"));
+    let bytes = noise(&place, "x", MIB, 3);
+    place.ok_here("cp x tank:/");
+    let gets = || {
+        let table = place.ok_here("zpool iostat -lp tank");
+        let row = table.lines().rfind(|line| line.starts_with(&one)).expect("a line for it");
+        row.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap()
+    };
+    // What was written is in no memory any more.
+    place.ok_here("zpool export tank");
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    let mut serve = place.serve("tank");
+    place.ok_here("ls tank:/");
+    let before = gets();
+    assert!(cat(&place, "tank:/x") == bytes);
+    let read = gets() - before;
+    place.ok_here("zpool export tank");
+    serve.wait().unwrap();
+    place.ok_here(&format!("zpool import -d {one} tank"));
+    let mut serve = place.serve("tank");
+    let before = gets();
+    place.ok_here("zpool scrub -w tank");
+    let scrubbed = gets() - before;
+    place.ok_here("zpool export tank");
+    serve.wait().unwrap();
+    println!("{read} to read {MIB} MiB, {scrubbed} to scrub it");
+    // A third of it as a rule: where files, objects and batches begin there are more, and what one
+    // thread wrote later than others lies apart. A request for each MiB would be twice as many.
+    let most = MIB * 3 / 4;
+    assert!(read <= most && scrubbed <= most, "{read} and {scrubbed} requests for {MIB} MiB");
+}
+
 /// One that is away for longer than that is given up then, however much there is to read; and what
 /// waited goes on when it is back.
 #[test]

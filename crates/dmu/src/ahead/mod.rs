@@ -220,8 +220,12 @@ impl ReadAhead {
     }
 
     /// Whether it was worth another thread to read these blocks since then. In a simulation always:
-    /// its threads take no processor time that could be compared.
+    /// its threads take no processor time that could be compared. And always where a request has a
+    /// price, which many blocks share.
     pub(crate) fn has_gained(&self, begun: &Begun, blocks: u64, bytes: u64) -> bool {
+        if self.piece_bytes.load(Ordering::Relaxed) > PIECE_BYTES {
+            return true;
+        }
         let took = self.threads.rt.now().saturating_sub(begun.now);
         let cpu = self.threads.rt.thread_cpu().zip(begun.cpu);
         cpu.is_none_or(|(now, then)| gains((took, now.saturating_sub(then)), blocks, bytes))

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// takes for an answer is worth more of them, but a line may be slow.
 const GAP: u64 = 128 << 10;
 /// Bytes that are read with one request at most, unless a single run is longer: what a pool reads
-/// ahead at a time, which does not lie together without a gap.
-const AT_ONCE: u64 = (8 << 20) + 8 * GAP;
+/// ahead at a time, and a segment has, which does not lie together without a gap.
+const AT_ONCE: u64 = (16 << 20) + 16 * GAP;
 /// How often a read looks again where its bytes are, when they were moved and deleted under it.
 const TRIES: u32 = 4;
 

@@ -73,6 +73,14 @@ impl IoClass {
         !matches!(self, Self::Scrub | Self::Removal | Self::Initializing | Self::Rebuild)
     }
 
+    /// Its requests read, if not all of them: what is read is also corrected, or copied.
+    pub(super) fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::SyncRead | Self::AsyncRead | Self::Scrub | Self::Removal | Self::Rebuild
+        )
+    }
+
     /// Served first come, first served; the others by offset.
     pub(super) fn is_in_turn(self) -> bool {
         matches!(self, Self::SyncRead | Self::SyncWrite | Self::Trim)

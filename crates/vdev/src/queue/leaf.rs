@@ -193,12 +193,11 @@ impl LeafQueue {
         }
     }
 
-    /// Requests of a class go to the device as they come. Reads that a thread waits for do so at an
+    /// Requests of a class go to the device as they come. Those of classes that read do so at an
     /// object store: the limits are those of disks, and what comes together is joined there, which
     /// requests that are let in one after the other are not.
     fn has_no_limit(&self, class: IoClass) -> bool {
-        let is_read = matches!(class, IoClass::SyncRead | IoClass::AsyncRead);
-        self.limits.is_unbounded() || (self.is_store && is_read)
+        self.limits.is_unbounded() || (self.is_store && class.reads())
     }
 
     /// A request may go to the device without standing in line.

@@ -46,6 +46,7 @@ use crate::live::log::claimed_blocks;
 use crate::live::scans::{Outcome, ScanRemainder, Set, Visited, WalkedSets};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
+use crate::open::is_in_store;
 use dmu::{ClearStore, Objset, Place, Step, Traversal, Visitor};
 use ondisk::errlog::Zbookmark;
 use ondisk::scan::{Function, ScanState};
@@ -67,6 +68,9 @@ const BATCH_BLOCKS: usize = 1024;
 /// read, one is verified, some are written. A txg waits for those that are under way.
 const BATCHES: usize = 4;
 const COLLECTED_BATCH_BLOCKS: usize = 512;
+/// Of a pool with a device in an object store they are this many times as large: what is asked for
+/// together is joined there, and each request has a price.
+const STORE_TIMES: usize = 8;
 /// Batches under way, and bytes of all of them, at most.
 const BATCHES_MAX: usize = 16;
 const UNDER_WAY_MAX: u64 = 128 << 20;
@@ -350,10 +354,12 @@ impl<'a> Walk<'a> {
         let until = shared.rt.now() + piece;
         let tops = shared.reader.vdevs().tops().count();
         let readers = tops.saturating_mul(BATCHES).clamp(BATCHES, BATCHES_MAX);
+        let times = if is_in_store(&shared.reader.vdevs()) { STORE_TIMES } else { 1 };
+        let leaf_bytes = shared.tunables.get(Tunable::ScanVdevLimit) / BATCHES as u64;
         let limits = BatchLimits {
-            leaf_bytes: shared.tunables.get(Tunable::ScanVdevLimit) / BATCHES as u64,
+            leaf_bytes: leaf_bytes * times as u64,
             bytes: UNDER_WAY_MAX / readers as u64,
-            blocks: COLLECTED_BATCH_BLOCKS,
+            blocks: COLLECTED_BATCH_BLOCKS * times,
             batches: BATCHES,
         };
         let outcome = Mutex::new(outcome);

@@ -327,8 +327,8 @@ table! {
          100 is a hundredth. 16 MiB it takes at least; that is 65,000 blocks.";
     ScanVdevLimit "zfs_scan_vdev_limit" Unit::Bytes, 16 << 20, 0x10_0000..=1 << 30,
         Push::OnUse,
-        "Bytes that a scrub or resilver reads at once, for each leaf of a top-level vdev; 128 MiB \
-         are read at once at most.";
+        "Bytes that a scrub or resilver reads at once, for each leaf of a top-level vdev; eight \
+         times as many where a device is in an object store. 128 MiB are read at once at most.";
     ScrubShare "zinc_scrub_share_percent" Unit::Percent, 20, 1..=100,
         Push::OnUse,
         "While the pool is read and written, a scrub reads for this part of the time and rests for \
