@@ -51,6 +51,12 @@ fn probe(held: &Weak<Held>, source: &dyn DeviceSource) {
         let mut idle = pool.idle_devices();
         drop(pool);
         idle.probe(source);
+        if idle.has_returned() {
+            let Some(held) = held.upgrade() else { return };
+            let relabel = |pool: &LivePool| pool.relabel_returned(&mut idle);
+            // One that fails is found by the next probe again.
+            let _ = work(&held, "labelling spares that are back", relabel);
+        }
         let Some(pool) = look() else { return };
         pool.note_idle(&idle);
     }
@@ -65,6 +71,14 @@ fn run(held: &Weak<Held>, mut upkeep: Upkeep) {
             return;
         }
     }
+}
+
+/// Works on the pool of a server, which `shown` says meanwhile. One that is being closed does
+/// nothing more.
+fn work<T>(held: &Held, shown: &str, work: impl FnOnce(&LivePool) -> T) -> Option<T> {
+    let presence = Arc::new(Presence::default());
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    held.work(shown, pid, &presence, |pool| Ok(work(pool))).ok()
 }
 
 /// The pool of a server.
@@ -83,10 +97,7 @@ impl PoolAccess for Served<'_> {
             UpkeepWork::Resilver => "resilvering devices that missed a write",
             UpkeepWork::Expand => "using what devices have grown by",
         };
-        let presence = Arc::new(Presence::default());
-        let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        // A pool that is being closed does nothing more.
-        self.0.work(shown, pid, &presence, |pool| Ok(work(pool))).ok()
+        self::work(self.0, shown, work)
     }
 }
 

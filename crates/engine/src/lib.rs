@@ -548,7 +548,7 @@ pub mod pools {
     };
     pub use crate::members::named_leaves;
     pub use crate::members::{
-        DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault, WorkChange,
+        DeviceNames, DeviceRole, Exchange, Known, Member, MemberFault, Onlined, WorkChange,
     };
     pub use crate::pool_facts::{PoolFacts, ShortDevice, error_counts, has_rotating_disks};
     pub use crate::pool_facts::{newer_txg, read_only_devices};
@@ -558,7 +558,7 @@ pub mod pools {
     pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
     pub use pool::{
         Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,
-        ReadRepairs, Salvage, UnknownFeature,
+        ReadRepairs, Salvage, ScanPass, UnknownFeature,
     };
     pub use pool::{
         CheckpointNote, Condition, ExpansionNote, ExpansionWait, PoolSpace, Remark, Removal,

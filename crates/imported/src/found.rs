@@ -228,7 +228,8 @@ fn is_whole(candidate: &Candidate, known: &Known) -> bool {
     let is_there = |guid: &u64| candidate.leaves.contains_key(guid);
     let mut missing = candidate.missing(&candidate.tree, u64::MAX).into_iter();
     known.device_guids().iter().all(is_there)
-        && known.aux_guids().all(|guid| candidate.aux.contains_key(&guid))
+        // A spare that is in use, or was when it went away, has the label of a leaf.
+        && known.aux_guids().all(|guid| candidate.aux.contains_key(&guid) || is_there(&guid))
         && !missing.any(|device| device.absence == Absence::NotFound)
 }
 

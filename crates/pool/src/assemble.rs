@@ -40,7 +40,8 @@ pub struct Candidate {
     pub tree: VdevConfig,
     /// Devices found, by guid.
     pub leaves: BTreeMap<u64, CandidateLeaf>,
-    /// Spares and cache devices found, by guid: they name no pool.
+    /// Spares and cache devices found, by guid: they name no pool, but for spares that were given
+    /// back while they were away ([`Self::note_given_back`]).
     pub aux: BTreeMap<u64, CandidateLeaf>,
     /// Names of other pools, active or exported, by the guids of spares that are in use there: a
     /// spare can be one of several pools.
@@ -165,6 +166,18 @@ impl Candidate {
     pub(crate) fn close(&mut self) {
         let all = self.leaves.values_mut().chain(self.aux.values_mut());
         all.for_each(|seen| seen.device = None);
+    }
+
+    /// Counts those as spares that were given back while they were away: by their labels they are
+    /// leaves, and `tree` has none of these.
+    pub(crate) fn note_given_back(&mut self, tree: &VdevConfig, spares: &[VdevConfig]) {
+        let waiting =
+            spares.iter().map(|spare| spare.guid).filter(|guid| tree.find(*guid).is_none());
+        for guid in waiting {
+            if let Some(seen) = self.leaves.get(&guid) {
+                self.aux.entry(guid).or_insert_with(|| seen.clone());
+            }
+        }
     }
 
     /// Guids of spares that replace devices of the pool.

@@ -40,6 +40,7 @@ mod props;
 mod refusal;
 mod removal;
 mod scan;
+mod scans_here;
 mod space;
 mod stale;
 pub mod stats;
@@ -69,6 +70,7 @@ pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, denied, look_at_device, read_labels,
     scan,
 };
+pub use scans_here::ScanPass;
 pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, MetaslabSpace, PoolSpace, TopSpace, class_of,
 };

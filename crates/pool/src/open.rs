@@ -11,6 +11,7 @@ use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
 use crate::not_used::Refused;
 use crate::scan::{SearchOptions, look_at_device, scan};
+use crate::scans_here::ScansHere;
 use crate::uberblocks::{self, TxgCandidate};
 use device::DeviceRef;
 use dmu::{BlockStore, CachedStore, Objset, ReadAheadStopper, Zap};
@@ -19,7 +20,6 @@ use ondisk::BlkPtr;
 use ondisk::config::{PoolConfig, VdevConfig};
 use ondisk::features;
 use ondisk::mos;
-use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use rt::Rt;
@@ -160,7 +160,7 @@ pub(crate) struct LiveState {
     pub(crate) uberblock: Uberblock,
     pub(crate) suspended: Option<Arc<str>>,
     pub(crate) is_waiting: bool,
-    pub(crate) scan: Option<ScanState>,
+    pub(crate) scans: ScansHere,
     pub(crate) refused: BTreeMap<u64, Refused>,
 }
 
@@ -208,8 +208,8 @@ pub struct Pool {
     suspended: Option<Arc<str>>,
     /// It takes none only until its devices are back.
     pub(crate) is_waiting: bool,
-    /// The scrub or resilver that runs, where this process runs it.
-    pub(crate) scan: Option<ScanState>,
+    /// Scrub, resilver and rebuilds, where this process runs them.
+    pub(crate) scans: ScansHere,
     /// Of a pool that is open for writing: what came back and is not used, by leaf.
     pub(crate) refused: BTreeMap<u64, Refused>,
     /// The same: spares and cache devices that can be opened, and their sizes in bytes.
@@ -344,7 +344,7 @@ impl Pool {
             haste: self.haste.clone(),
             suspended: self.suspended.clone(),
             is_waiting: self.is_waiting,
-            scan: self.scan,
+            scans: self.scans,
             refused: self.refused.clone(),
             aux_sizes: Arc::clone(&self.aux_sizes),
         }
@@ -398,7 +398,7 @@ impl Pool {
 
     /// A scrub or resilver runs in this process.
     pub(crate) fn is_scanned_here(&self) -> bool {
-        self.scan.is_some()
+        self.scans.now.is_some()
     }
 
     /// The datasets, to be read. Those of a pool that is open for writing stay as they are as long
@@ -441,7 +441,7 @@ impl Pool {
         pool.config.compatibility = now.compatibility;
         pool.config.vdev_tree = now.root;
         (pool.uberblock, pool.suspended) = (now.uberblock, now.suspended);
-        (pool.is_waiting, pool.scan) = (now.is_waiting, now.scan);
+        (pool.is_waiting, pool.scans) = (now.is_waiting, now.scans);
         pool.refused = now.refused;
         [pool.spares, pool.l2cache] = now.aux;
         pool
@@ -487,7 +487,7 @@ impl Pool {
             haste: None,
             suspended: None,
             is_waiting: false,
-            scan: None,
+            scans: ScansHere::default(),
             refused: BTreeMap::new(),
             aux_sizes: AuxSizes::default(),
         })

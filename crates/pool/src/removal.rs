@@ -2,6 +2,7 @@
 //! the checkpoint. Read from the MOS on demand, for reports only.
 
 use crate::open::Pool;
+use crate::scans_here::ScanPass;
 use dmu::Zap;
 use ondisk::config::VdevKind;
 use ondisk::expand::Expansion;
@@ -71,11 +72,28 @@ impl Pool {
 
     /// The scrub or resilver that runs, or the last one; `None` when there never was one.
     pub fn scan_state(&self) -> dmu::Result<Option<ScanState>> {
-        if self.scan.is_some() {
-            return Ok(self.scan);
+        if self.scans.now.is_some() {
+            return Ok(self.scans.now);
         }
         let words = self.state_words(mos::SCAN)?;
-        Ok(words.and_then(|w| ScanState::from_words(&w).ok()))
+        let state = words.and_then(|w| ScanState::from_words(&w).ok());
+        Ok(match self.paused_here(state) {
+            Some((paused, _)) => Some(paused),
+            None => state,
+        })
+    }
+
+    /// What this process has of the scrub that is paused, whose state on disk that is.
+    fn paused_here(&self, state: Option<ScanState>) -> Option<(ScanState, ScanPass)> {
+        let is_paused = |s: ScanState| s.flags & ScanState::FLAG_PAUSED != 0;
+        self.scans.paused.filter(|_| state.is_some_and(is_paused))
+    }
+
+    /// How fast the scrub or resilver goes that this process runs, or when it was paused here.
+    #[must_use]
+    pub fn scan_pass(&self) -> Option<ScanPass> {
+        let paused = || Some(self.paused_here(self.scan_state().ok()?)?.1);
+        self.scans.pass.or_else(paused)
     }
 
     /// The last scrub of what is in the error log.

@@ -7,8 +7,8 @@
 //! `special`, `logs`, then cache devices and spares. [`Status`] adds what is wrong with the pool
 //! (the first of a list of conditions that holds, worst first) and what it is doing.
 //!
-//! The words are the front ends' business. Error counts are those of this process: blocks read
-//! since the pool was opened.
+//! The words are the front ends' business. Error counts begin with those that the program which
+//! opens the pool has from before ([`crate::OpenOptions::errors`]).
 
 mod condition;
 mod summary;

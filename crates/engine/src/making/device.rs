@@ -55,8 +55,8 @@ impl DeviceCheck<'_> {
         use_by_system(path).map_or(Ok(()), |by| Err(DeviceRefusal::System(by)))
     }
 
-    /// The label is of a device that the pool had, and has not any more: one that failed keeps its
-    /// labels when it is detached.
+    /// The label is of a device that the pool had, and has not any more: one that failed, or was
+    /// away, keeps its labels when it is detached.
     fn is_former(&self, label: &LabelConfig) -> bool {
         let LabelConfig::Member(c) = label else { return false };
         let is_of = |pool: &&Pool| pool.guid() == c.pool_guid;
@@ -66,6 +66,15 @@ impl DeviceCheck<'_> {
         };
         let pool = self.pool.filter(is_of);
         pool.zip(c.guid).is_some_and(|(pool, guid)| !is_in(pool, guid))
+    }
+
+    /// The same, and nothing of it is of use to the pool: as in OpenZFS it takes no force to use it
+    /// for this one again. A label of a later txg than the pool's is of changes that the pool has
+    /// not, as after it went back.
+    fn is_done_with(&self, label: &LabelConfig) -> bool {
+        let LabelConfig::Member(c) = label else { return false };
+        let last = self.pool.map_or(0, |pool| pool.uberblock().txg);
+        self.is_former(label) && c.state == PoolState::Active && c.txg <= last
     }
 
     /// The device with deadlines for its requests: one that hangs holds up no command.
@@ -98,7 +107,8 @@ impl DeviceCheck<'_> {
         }
         let label = look_at_device(&reader, path.to_owned());
         let was_begun = |label: &FoundLeaf| self.pool.is_some_and(|pool| pool.is_half_added(label));
-        if label.as_ref().is_some_and(was_begun) {
+        let is_done_with = |label: &FoundLeaf| self.is_done_with(&label.config);
+        if label.as_ref().is_some_and(|label| was_begun(label) || is_done_with(label)) {
             return Ok(());
         }
         let user = |label: &FoundLeaf| match self.is_former(&label.config) {

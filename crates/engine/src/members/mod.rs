@@ -4,7 +4,7 @@ mod named;
 mod work;
 
 pub use crate::faults::MemberFault;
-pub use named::{DeviceNames, Exchange, Known};
+pub use named::{DeviceNames, Exchange, Known, Onlined};
 pub use work::WorkChange;
 
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
@@ -71,6 +71,12 @@ impl Member {
             is_in_tree: config.find(found.guid).is_some(),
         })
     }
+
+    /// It is a cache device.
+    #[must_use]
+    pub fn is_cache(&self) -> bool {
+        !self.is_in_tree && !self.is_spare
+    }
 }
 
 fn is_raidz(vdev: &VdevConfig) -> bool {
@@ -105,13 +111,14 @@ impl DeviceRole {
     #[must_use]
     pub fn of(seen: &Pool, device: &device::DeviceRef, path: &Path) -> Option<Self> {
         let device = vdev::guarded_reader(&seen.rt(), device, seen.vdevs().queue_limits());
-        match look_at_device(&device, path.to_owned())?.config {
+        let label = look_at_device(&device, path.to_owned())?.config;
+        if let Some(spare) = seen.spare_by_label(&label) {
+            return Some(Self::Spare(spare));
+        }
+        match label {
             LabelConfig::Member(c) if c.pool_guid != seen.guid() => None,
             LabelConfig::Member(c) => {
                 c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Self::Leaf)
-            }
-            LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => {
-                Some(Self::Spare(c.guid))
             }
             LabelConfig::Aux(c) if seen.l2cache().iter().any(|s| s.guid == c.guid) => {
                 Some(Self::Cache)

@@ -7,6 +7,7 @@
 use super::{DeviceRole, Member, MemberFault};
 use crate::devices::DeviceSource;
 use crate::error::{Error, ErrorKind, Place, Result};
+use ondisk::config::VdevConfig;
 use pool::Pool;
 use pool::live::{LivePool, OfflineMode, OwnChanges, ResilverKind, VdevSpec};
 use std::path::PathBuf;
@@ -54,20 +55,38 @@ fn reopen_leaf(
     guid: u64,
     own: OwnChanges,
     source: &dyn DeviceSource,
-) -> Result<()> {
+) -> pool::Result<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    Ok(pool.online_leaf(guid, own, seen.as_deref(), source)?)
+    pool.online_leaf(guid, own, seen.as_deref(), source)
 }
 
 /// Retries devices that are not in use. Absent devices, and devices with changes of their own, stay
-/// out of use.
-fn retry_unused(pool: &LivePool, source: &dyn DeviceSource, is_meant: impl Fn(&u64) -> bool) {
+/// out of use. That an absent one failed is forgotten if it `forgives`: it only is not there.
+fn retry_unused(
+    pool: &LivePool,
+    source: &dyn DeviceSource,
+    forgives: bool,
+    is_meant: impl Fn(&u64) -> bool,
+) {
     pool.with_one_resilver(|| {
         for guid in pool.leaves_away().into_iter().filter(is_meant) {
             // The pool's status shows the result, so it is not reported here.
-            let _ = reopen_leaf(pool, guid, OwnChanges::Keep, source);
+            let done = reopen_leaf(pool, guid, OwnChanges::Keep, source);
+            if forgives && matches!(done, Err(pool::Error::Device { .. })) {
+                let _ = pool.count_as_missing(guid);
+            }
         }
     });
+}
+
+/// What became of a device that is to be used again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Onlined {
+    /// It is used.
+    Used,
+    /// It is not taken out any more, and cannot be opened, for this reason: it is used when it is
+    /// there.
+    Waits(String),
 }
 
 impl DeviceNames<'_> {
@@ -121,36 +140,64 @@ impl DeviceNames<'_> {
     }
 
     /// Uses a device again, by its name in the pool, or the path of one of the pool's devices that
-    /// was moved. The space by which it has grown is used if `expands`, or the pool's `autoexpand`,
-    /// is set.
+    /// was moved; also a cache device. The space by which it has grown is used if `expands`, or the
+    /// pool's `autoexpand`, is set. One that cannot be opened is not taken out any more all the
+    /// same, as in OpenZFS.
     ///
     /// # Errors
-    /// As for [`Self::device`]; it is not there, or it cannot be used.
-    pub fn online(&self, pool: &LivePool, name: &str, expands: bool) -> Result<()> {
+    /// As for [`Self::device`]; or what is there cannot be used.
+    pub fn online(&self, pool: &LivePool, name: &str, expands: bool) -> Result<Onlined> {
         let seen = pool.look()?;
-        let guid = match (self.find(&seen, name), self.role(&seen, name)) {
+        let found = self.find(&seen, name);
+        if let Some(cache) = found.as_ref().filter(|found| found.is_cache() && !expands) {
+            pool.online_cache(cache.guid)?;
+            return self.onlined_cache(pool, cache.guid);
+        }
+        let guid = match (found, self.role(&seen, name)) {
             (None, Some(DeviceRole::Leaf(guid))) => {
                 self.online_from(pool, guid, name)?;
                 guid
             }
             _ => {
                 let guid = self.device(&seen, name)?;
-                reopen_leaf(pool, guid, OwnChanges::GiveUp, self.source)?;
+                match reopen_leaf(pool, guid, OwnChanges::GiveUp, self.source) {
+                    Err(pool::Error::Device { cause, .. }) => {
+                        pool.count_as_missing(guid)?;
+                        return Ok(Onlined::Waits(cause.to_string()));
+                    }
+                    done => done?,
+                }
                 guid
             }
         };
         match expands {
-            true => Ok(pool.expand(&[guid])?),
-            false => Ok(pool.expand_if_wanted()?),
+            true => pool.expand(&[guid])?,
+            false => pool.expand_if_wanted()?,
         }
+        Ok(Onlined::Used)
     }
 
-    /// Takes a device out of use.
+    /// What became of a cache device. Nothing here reads it, so it is opened to see that.
+    fn onlined_cache(&self, pool: &LivePool, guid: u64) -> Result<Onlined> {
+        let seen = pool.look()?;
+        let path = seen.l2cache().iter().find(|v| v.guid == guid).and_then(|v| v.path.clone());
+        let opened = path.map(|path| self.source.open(&(self.path_of)(&path)));
+        Ok(match opened {
+            Some(Err(e)) => Onlined::Waits(e.to_string()),
+            _ => Onlined::Used,
+        })
+    }
+
+    /// Takes a device out of use, also a cache device.
     ///
     /// # Errors
     /// As for [`Self::device`]; or the others do not make up for it.
     pub fn offline(&self, pool: &LivePool, name: &str, how: OfflineMode) -> Result<()> {
-        let guid = self.device(&pool.look()?, name)?;
+        let seen = pool.look()?;
+        if let Some(cache) = self.find(&seen, name).filter(Member::is_cache) {
+            return Ok(pool.offline_cache(cache.guid, how)?);
+        }
+        let guid = self.device(&seen, name)?;
         Ok(pool.offline_leaf(guid, how)?)
     }
 
@@ -175,8 +222,9 @@ impl DeviceNames<'_> {
         Ok(pool.sides_to_split(&named.collect::<Result<Vec<_>>>()?)?)
     }
 
-    /// Forgets the errors of a device or vdev, or of all, and retries those that are not in use. A
-    /// suspended pool is resumed.
+    /// Forgets the errors of a device or vdev, or of all, and retries those that are not in use:
+    /// one that failed and is not there is missing from then on, as in OpenZFS. A suspended pool is
+    /// resumed.
     ///
     /// # Errors
     /// There is none of that name, or it is a spare; or too few devices answer.
@@ -190,9 +238,12 @@ impl DeviceNames<'_> {
         // With whatever device it is called: it is the pool that is suspended.
         pool.resume(self.source)?;
         pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
-        let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
-        retry_unused(pool, self.source, is_meant);
-        Ok(())
+        let is_chosen = |guid| chosen.as_ref().is_none_or(|c| c.devices.contains(&guid));
+        let is_meant = |guid: &u64| is_chosen(*guid);
+        retry_unused(pool, self.source, true, is_meant);
+        let is_failed = |v: &&VdevConfig| v.faulted && is_chosen(v.guid);
+        let failed: Vec<u64> = seen.l2cache().iter().filter(is_failed).map(|v| v.guid).collect();
+        Ok(failed.into_iter().try_for_each(|cache| pool.online_cache(cache))?)
     }
 
     /// Tries all devices again that are not used, and uses what they have grown by where the pool
@@ -201,7 +252,7 @@ impl DeviceNames<'_> {
     /// # Errors
     /// The pool cannot be changed.
     pub fn reopen(&self, pool: &LivePool) -> Result<()> {
-        retry_unused(pool, self.source, |_| true);
+        retry_unused(pool, self.source, false, |_| true);
         Ok(pool.expand_if_wanted()?)
     }
 

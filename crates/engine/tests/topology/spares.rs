@@ -159,3 +159,35 @@ fn a_leaf_that_failed_after_it_was_in_doubt_is_tried_again_by_an_import() {
         holds_on_each(bench, &model);
     });
 }
+
+/// The label of a spare that was not used when it was given back says that it is a leaf. It stands
+/// in again all the same, and an import gives it the label of a spare.
+#[test]
+fn a_spare_that_was_given_back_while_it_was_away_stands_in_again() {
+    scenarios([(2450, false), (2451, true)], |steps, is_imported| {
+        let mut run = crashable(steps);
+        add_spare(&mut run);
+        let leaf = guid(run.pool(), 0);
+        let take = |run: &mut Run| {
+            run.pool().offline_leaf(leaf, OfflineMode::FaultedForNow).unwrap();
+            (0..10).for_each(|_| run.step());
+            let taken = run.pool().take_spares(&run.bench.source()).unwrap();
+            run.pool().wait_for_scan().unwrap();
+            taken.first().expect("a spare").spare
+        };
+        let spare = take(&mut run);
+        run.pool().offline_leaf(spare, OfflineMode::OfflineForNow).unwrap();
+        run.pool().detach(spare).unwrap();
+        (0..10).for_each(|_| run.step());
+        if is_imported {
+            run.without(Vec::new());
+            run.pool().wait_for_scan().unwrap();
+        }
+        assert_eq!(take(&mut run), spare);
+        assert!(has(run.pool(), "spare"));
+        let source = run.bench.source();
+        let names = DeviceNames { path_of: &|name| Path::new(name).to_owned(), source: &source };
+        names.clear(run.pool(), None).unwrap();
+        are_back(run);
+    });
+}

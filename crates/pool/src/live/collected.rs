@@ -28,7 +28,7 @@ use dmu::Place;
 use ondisk::BlkPtr;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Memory that one block takes here, about.
 const BLOCK_BYTES: u64 = 256;
@@ -60,6 +60,8 @@ struct State {
 pub(super) struct Collected {
     state: Mutex<State>,
     blocks: AtomicUsize,
+    /// What they have of all vdevs.
+    bytes: AtomicU64,
     /// Blocks are put in: what is freed matters.
     is_open: AtomicBool,
 }
@@ -99,6 +101,11 @@ impl Collected {
         BLOCK_BYTES.saturating_mul(self.blocks.load(Ordering::Acquire) as u64)
     }
 
+    /// Bytes that the blocks have of all vdevs.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
     /// Puts a block in. The caller holds the gate.
     pub(super) fn put(&self, bp: &BlkPtr, place: Place) {
         let (vdev, offset) = address(bp);
@@ -109,6 +116,7 @@ impl Collected {
         let queue = state.queues.entry(vdev).or_default();
         if queue.blocks.insert((offset, place), *bp).is_none() {
             self.blocks.fetch_add(1, Ordering::AcqRel);
+            self.bytes.fetch_add(allocated(bp), Ordering::AcqRel);
         }
     }
 
@@ -138,6 +146,8 @@ impl Collected {
         }
         queue.under_way += 1;
         self.blocks.fetch_sub(blocks.len(), Ordering::AcqRel);
+        let taken: u64 = blocks.iter().map(|(bp, _)| allocated(bp)).sum();
+        self.bytes.fetch_sub(taken, Ordering::AcqRel);
         Some(CollectedBatch { of: self, vdev: *vdev, blocks })
     }
 }
@@ -162,8 +172,8 @@ impl FreeObserver for Collected {
             let Some(queue) = state.queues.get_mut(&vdev) else { continue };
             let range = (offset, FIRST)..(offset.saturating_add(1), FIRST);
             let gone: Vec<Key> = queue.blocks.range(range).map(|(key, _)| *key).collect();
-            for key in &gone {
-                queue.blocks.remove(key);
+            for bp in gone.iter().filter_map(|key| queue.blocks.remove(key)) {
+                self.bytes.fetch_sub(allocated(&bp), Ordering::AcqRel);
             }
             self.blocks.fetch_sub(gone.len(), Ordering::AcqRel);
         }
@@ -178,6 +188,11 @@ impl FreeObserver for Collected {
 fn address(bp: &BlkPtr) -> (u32, u64) {
     let dva = bp.dva(0);
     (dva.vdev(), dva.offset())
+}
+
+/// Bytes that a block has of all vdevs.
+pub(super) fn allocated(bp: &BlkPtr) -> u64 {
+    bp.dvas().map(|(_, dva)| dva.asize()).sum()
 }
 
 #[cfg(test)]
@@ -212,6 +227,7 @@ mod tests {
         assert_eq!(taken(&one), [(0, 100, 2), (0, 200, 3)]);
         let two = all.take(&LIMITS, &|_| 1).unwrap();
         assert_eq!(taken(&two), [(1, 50, 1)]);
+        assert_eq!(all.bytes(), 4096, "one is left");
         let three = all.take(&LIMITS, &|_| 1).unwrap();
         assert_eq!(taken(&three), [(0, 300, 0)]);
         assert!(all.is_empty() && all.take(&LIMITS, &|_| 1).is_none());
@@ -234,7 +250,7 @@ mod tests {
         // The walk is over what was durable before.
         all.put(&block(0, 100), place(4));
         assert_eq!(taken(&all.take(&LIMITS, &|_| 1).unwrap()), [(0, 101, 3)]);
-        assert!(all.is_empty());
+        assert!(all.is_empty() && all.bytes() == 0);
         all.durable(6);
         all.put(&block(0, 100), place(5));
         assert!(all.is_empty());

@@ -2,8 +2,8 @@
 //! `attach.rs` has the theory.
 
 use super::config_edit::without_child;
+use super::labels::aux_label;
 use super::shared::Shared;
-use super::vdevs::aux_label;
 use crate::error::Result;
 use crate::live::config_edit::bad;
 use crate::refusal::DeviceFault;

@@ -7,11 +7,14 @@
 //! ```
 //!
 //! The probe needs no pool, for a device that hangs holds it up until the deadline of a request.
-//! A spare whose label says that another pool has it now is there.
+//! A spare whose label says that another pool has it now is there. One that was given back while it
+//! was away gets the label of a spare that waits ([`LivePool::relabel_returned`]).
 
 use super::LivePool;
+use super::labels::given_back;
+use crate::error::Result;
 use crate::scan::look_at_device;
-use device::DeviceSource;
+use device::{DeviceSource, WriteDeviceRef};
 use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use rt::Rt;
 use std::path::PathBuf;
@@ -25,26 +28,39 @@ struct IdleDevice {
     path: PathBuf,
     /// Its size in bytes; `None`: it cannot be opened, or is another.
     size: Option<u64>,
+    /// It was given back while it was away, and this is to be written to.
+    returned: Option<WriteDeviceRef>,
 }
 
 /// The spares that wait and the cache devices of a pool.
 pub struct IdleDevices {
     rt: Rt,
     limits: Arc<QueueLimits>,
+    /// The vdevs of the pool.
+    root: VdevConfig,
     devices: Vec<IdleDevice>,
 }
 
 impl IdleDevice {
-    fn probe(&mut self, rt: &Rt, limits: &QueueLimits, source: &dyn DeviceSource) {
+    fn probe(
+        &mut self,
+        (rt, limits): (&Rt, &QueueLimits),
+        root: &VdevConfig,
+        source: &dyn DeviceSource,
+    ) {
         let look = || {
             let device = vdev::guarded_reader(rt, &source.open(&self.path).ok()?, limits);
-            let guid = match look_at_device(&device, self.path.clone())?.config {
+            let label = look_at_device(&device, self.path.clone())?.config;
+            let guid = match &label {
                 LabelConfig::Aux(label) => label.guid,
                 LabelConfig::Member(label) => label.guid?,
             };
-            Some((guid, device.size()))
+            (guid == self.guid).then(|| (device.size(), given_back(&label, root).is_some()))
         };
-        self.size = look().filter(|(guid, _)| *guid == self.guid).map(|(_, size)| size);
+        let found = look();
+        self.size = found.map(|(size, _)| size);
+        let is_returned = found.is_some_and(|(_, is_given_back)| is_given_back);
+        self.returned = is_returned.then(|| source.claim(&self.path).ok()).flatten();
     }
 }
 
@@ -52,8 +68,14 @@ impl IdleDevices {
     /// Opens each, and reads its label; waits for them.
     pub fn probe(&mut self, source: &dyn DeviceSource) {
         for device in &mut self.devices {
-            device.probe(&self.rt, &self.limits, source);
+            device.probe((&self.rt, &self.limits), &self.root, source);
         }
+    }
+
+    /// Spares that were given back while they were away are here again.
+    #[must_use]
+    pub fn has_returned(&self) -> bool {
+        self.devices.iter().any(|device| device.returned.is_some())
     }
 }
 
@@ -69,10 +91,11 @@ impl LivePool {
             let path = PathBuf::from(v.path.as_ref()?);
             // What is on other machines is asked by what uses it.
             let is_near = path.is_absolute() && !far::is_far(&path);
-            Some(IdleDevice { guid: v.guid, path, size: None }).filter(|_| is_near)
+            Some(IdleDevice { guid: v.guid, path, size: None, returned: None }).filter(|_| is_near)
         };
         let (rt, limits) = (self.shared.rt.clone(), Arc::clone(&self.shared.queues));
-        IdleDevices { rt, limits, devices: all.filter_map(known).collect() }
+        let devices = all.filter_map(known).collect();
+        IdleDevices { rt, limits, devices, root }
     }
 
     /// Reports say from now on what the probe found.
@@ -91,5 +114,15 @@ impl LivePool {
                 self.shared.post_state(device.guid, &path, state(was_there), state(is_there));
             }
         }
+    }
+
+    /// Spares that were given back while they were away are labelled as spares that wait.
+    ///
+    /// # Errors
+    /// The pool takes no changes, or a label cannot be written; the next probe finds it again.
+    pub fn relabel_returned(&self, found: &mut IdleDevices) -> Result<()> {
+        let returned = |d: &mut IdleDevice| Some((d.guid, d.returned.take()?));
+        let mut returned = found.devices.iter_mut().filter_map(returned);
+        returned.try_for_each(|(guid, device)| self.relabel_spare(guid, device))
     }
 }

@@ -156,7 +156,8 @@ pub fn import(
     let mut have_aux_moved = false;
     if options.adopt_paths {
         super::paths::adopt(&mut root, &candidate.leaves);
-        have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &candidate.aux));
+        let found = reading.candidate().aux.clone();
+        have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &found));
     }
     let devices = Devices { open: devices, failed };
     let (mut cut, missing) = match options.logs {
@@ -188,6 +189,7 @@ pub fn import(
         pool.rewrite_aux()?;
     }
     pool.online_returned(devices, &logs)?;
+    pool.relabel_spares(candidate, source);
     pool.expand_if_wanted()?;
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;

@@ -25,6 +25,7 @@
 //! attach  split                  sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! idle_devices                   spares that wait and cache devices: are they there
+//! cache_devices                  cache devices that are taken out, and used again
 //! inflation                      what the vdevs make of a byte, for a throttle that counts it
 //! evacuate  removals             vdevs with data on them that go
 //! obsolete                       what is not needed of those that went, recorded anew
@@ -52,6 +53,7 @@ mod attach;
 mod behalf;
 mod blocks;
 mod budget;
+mod cache_devices;
 mod checkpoint;
 mod clone_sync;
 mod clones;
@@ -151,10 +153,10 @@ pub use idle_devices::IdleDevices;
 pub use import::{ImportOptions, check_elsewhere, check_import, import, multihost_wait};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
-pub use mode::FailMode;
+pub use mode::{FailMode, OfflineMode};
 pub use new_side::ResilverKind;
 pub use new_vdevs::{DEVICE_MIN, Devices, NewTop};
-pub use online::{OfflineMode, OwnChanges};
+pub use online::OwnChanges;
 pub use paths::{identity, is_same};
 pub use receive::{Received, Receiving};
 pub use record::{PushReason, TxgRecord, TxgState};
@@ -310,7 +312,7 @@ impl LivePool {
             uberblock,
             suspended: self.suspended(),
             is_waiting: self.is_waiting(),
-            scan: self.scan(),
+            scans: self.scans_here(),
             refused: self.shared.refused.lock().clone(),
         })
     }
@@ -318,7 +320,15 @@ impl LivePool {
     /// What it consists of now: its tree, and its spares and cache devices. Reads nothing.
     pub(crate) fn members_now(&self) -> (VdevConfig, [Vec<VdevConfig>; 2]) {
         let root = self.shared.config.lock().root.clone();
-        (root, self.shared.aux.lock().clone())
+        let mut aux = self.shared.aux.lock().clone();
+        let marks = self.shared.cache_marks.lock().clone();
+        for cache in &mut aux[1] {
+            if let Some(how) = marks.get(&cache.guid) {
+                // A list of a few numbers, which takes one more.
+                let _ = cache_devices::mark(cache, *how);
+            }
+        }
+        (root, aux)
     }
 
     /// The pool is suspended and can be resumed.

@@ -32,3 +32,16 @@ impl FailMode {
         }
     }
 }
+
+/// Why a device is taken out of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfflineMode {
+    /// The administrator said so; it is not used by the next import either.
+    Offline,
+    /// The administrator said so, as long as the pool is open.
+    OfflineForNow,
+    /// The administrator said that it failed; it has for the next import too.
+    Faulted,
+    /// The administrator said that it failed, as long as the pool is open.
+    FaultedForNow,
+}

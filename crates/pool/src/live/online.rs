@@ -27,6 +27,7 @@ use super::LivePool;
 use super::config::{set_u64, unset};
 use super::config_edit::{change_leaf, leaf_of, parent_of};
 use super::leaves::unmark;
+use super::mode::OfflineMode;
 use super::scan::RESILVER_TXG;
 use super::shared::Shared;
 use crate::dtl::DirtyTimeLogs;
@@ -44,7 +45,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{LeafOpen, Txgs};
+use vdev::{LeafOpen, Txgs, VdevState};
 
 /// How long a device is tried that another program has open: requests that are under way hold the
 /// device that they began with.
@@ -77,19 +78,6 @@ pub(super) struct LeafAbsence {
     pub(super) has_stood_still: bool,
     /// It is as it was when it left, and no copy from before that.
     pub(super) is_as_it_left: bool,
-}
-
-/// Why a leaf is taken out of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfflineMode {
-    /// The administrator said so; it is not used by the next import either.
-    Offline,
-    /// The administrator said so, as long as the pool is open.
-    OfflineForNow,
-    /// The administrator said that it failed; it has for the next import too.
-    Faulted,
-    /// The administrator said that it failed, as long as the pool is open.
-    FaultedForNow,
 }
 
 fn mark(uberblock: &Uberblock) -> Mark {
@@ -516,6 +504,29 @@ impl LivePool {
         self.resilver()
     }
 
+    /// A leaf that was taken out of use, or failed, and cannot be opened now is one that is missing
+    /// from now on: it is used again when it is there.
+    ///
+    /// # Errors
+    /// The pool takes no changes.
+    pub fn count_as_missing(&self, guid: u64) -> Result<()> {
+        let tree = self.shared.reader.vdevs();
+        let is_it = |l: &vdev::NodeRef<'_>| l.guid() == guid && l.writer().is_none();
+        let Some(leaf) = tree.leaves().find(is_it) else { return Ok(()) };
+        let by_state = matches!(leaf.state(), VdevState::Offline | VdevState::Faulted);
+        let root = self.shared.config.lock().root.clone();
+        let is_marked = leaf_of(&root, guid).is_some_and(|c| c.offline || c.faulted);
+        // What was given up and may still reach the device stays what it is.
+        if leaf.is_silent() || !(by_state || is_marked) {
+            return Ok(());
+        }
+        drop(tree);
+        self.shared.put_leaf(guid, LeafOpen::Missing, |leaf| {
+            unmark(leaf)?;
+            unset(leaf, &["offline"])
+        })
+    }
+
     /// Leaves that the rest cannot do without, whose files were cut short and have their sizes
     /// again. Asks the system.
     #[must_use]
@@ -551,7 +562,7 @@ impl LivePool {
             let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
             for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {
                 change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
-                if leaf.state() == vdev::VdevState::Degraded {
+                if leaf.state() == VdevState::Degraded {
                     is_spared |= relieve_spare(&mut root, leaf.guid())?;
                     cleared.push(leaf.guid());
                 }
@@ -560,7 +571,7 @@ impl LivePool {
             // What was found to be degraded when the pool was opened is so by its tree.
             let again = |c: &VdevConfig| {
                 let mut leaves = tree.leaves().filter(|l| l.guid() == c.guid && is_meant(l));
-                let leaf = leaves.find(|l| l.state() == vdev::VdevState::Degraded)?;
+                let leaf = leaves.find(|l| l.state() == VdevState::Degraded)?;
                 Some(LeafOpen::Writable(Arc::clone(leaf.writer()?)))
             };
             let next = tree.successor(&cx.shared.rt, &root, &mut { again });
@@ -591,7 +602,7 @@ impl LivePool {
         let tree = self.shared.reader.vdevs();
         let root = self.shared.config.lock().root.clone();
         let is_away = |l: &vdev::NodeRef<'_>| {
-            let by_will = l.state() == vdev::VdevState::Offline;
+            let by_will = l.state() == VdevState::Offline;
             let config = leaf_of(&root, l.guid());
             l.writer().is_none() && !by_will && config.is_some_and(|c| !c.offline)
         };

@@ -29,6 +29,7 @@ use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::SpaceMapHeader;
+use std::sync::Arc;
 
 /// Txgs after which a log device is empty when nothing is written to it any more: the one that ends
 /// the logs, two for which freed space waits, and as many again for what was under way.
@@ -204,6 +205,10 @@ impl LivePool {
             (_, true) => (mos::L2CACHE, PoolState::L2cache, "l2cache"),
             _ => return Err(self.shared.refused(DeviceFault::NotAux)),
         };
+        if let Some(device) = device.as_ref().filter(|_| state == PoolState::Spare) {
+            // Others may count on it. Without that it looks like a leaf that left.
+            let _ = self.relabel_spare(guid, Arc::clone(device));
+        }
         let all = seen.spares().iter().chain(seen.l2cache());
         let path = all.filter(|v| v.guid == guid).find_map(|v| v.path.clone()).unwrap_or_default();
         self.shared.run_keeping_datasets(move |cx| {

@@ -9,6 +9,7 @@ use rt::{Condvar, Rt, Task};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 use vdev::Txgs;
 
 /// What runs and what is wanted.
@@ -59,8 +60,29 @@ pub(super) struct ScanRequests {
     pub(super) ended: u64,
     /// How far the one is that runs.
     pub(super) now: Option<ScanState>,
+    /// How far that was when this process began with it, or went on.
+    pub(super) begun: Option<ScanStart>,
+    /// When the scrub was paused that is paused, in seconds since 1970; 0: by another process.
+    pub(super) paused_at: u64,
     /// Why the last one failed.
     pub(super) failure: Option<String>,
+}
+
+/// How far a scan was when this process began with it.
+pub(super) struct ScanStart {
+    pub(super) at: Duration,
+    /// In seconds since 1970.
+    pub(super) wall: u64,
+    /// Bytes it had come to by then, and read.
+    pub(super) examined: u64,
+    pub(super) issued: u64,
+    /// What it has come to and not read now.
+    pub(super) collected: Arc<Collected>,
+}
+
+/// Bytes that a scan in this state has read.
+pub(super) fn issued(state: &ScanState) -> u64 {
+    state.examined.saturating_sub(state.skipped)
 }
 
 /// What the thread that scans does.

@@ -12,6 +12,7 @@ use super::error_scrubs::ErrorScrub;
 use super::events::{Events, KnownState};
 use super::features::FeatureTable;
 use super::head::{Head, Heads};
+use super::mode::OfflineMode;
 use super::reflows::Reflows;
 use super::removals::Removals;
 use super::repairs::Repairs;
@@ -150,6 +151,8 @@ pub(crate) struct Shared {
     pub(super) config: Mutex<ConfigState>,
     /// Spares and cache devices, as the MOS lists them.
     pub(super) aux: Mutex<[Vec<VdevConfig>; 2]>,
+    /// Cache devices that were taken out of use as long as the pool is open, and how.
+    pub(super) cache_marks: Mutex<BTreeMap<u64, OfflineMode>>,
     /// Those that can be opened, as far as is known, and their sizes in bytes, by guid.
     pub(super) aux_sizes: AuxSizes,
     /// Top-level vdevs that the txg which is being synced adds.
@@ -284,6 +287,7 @@ impl Shared {
             tasks: Mutex::default(),
             config: Mutex::new(config),
             aux: Mutex::default(),
+            cache_marks: Mutex::default(),
             aux_sizes: AuxSizes::default(),
             added: Mutex::default(),
             uberblock: Mutex::new(uberblock),

@@ -14,7 +14,8 @@
 //!
 //! A spare stays in the pool's list while it is in use, and keeps its guid. Its label says what any
 //! leaf's says, so that another pool that has it in its list, too, finds it taken; when it is given
-//! back, the label says again that it is a spare.
+//! back, the label says again that it is a spare. One that is away then gets that label when it is
+//! here again, and counts as a spare at once (`labels.rs`).
 //!
 //! A *distributed* spare has no device and no label: it is the room that its dRAID left free on all
 //! its devices, so it stands in for a device of that dRAID only.
@@ -27,13 +28,12 @@
 
 use super::LivePool;
 use super::config_edit::{AttachKind, parent_of, top_of};
-use super::labels::aux_guid;
 use super::leaves::{is_out_of_use, needs_spare};
 use super::new_side::{NewChild, NewChildKind, ResilverKind};
 use crate::error::Result;
 use crate::refusal::{DeviceFault, VdevFault};
 use device::{DeviceSource, WriteDeviceRef};
-use ondisk::config::{PoolState, VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 use std::path::Path;
 
 /// A spare that stands in for a leaf from now on: both guids.
@@ -105,9 +105,7 @@ impl LivePool {
             (VdevKind::DraidSpare { top_guid, spare_id }, _) => {
                 NewChildKind::Distributed { top: *top_guid, id: *spare_id }
             }
-            (kind, Some(device))
-                if aux_guid(&self.shared.guarded(&device), PoolState::Spare) == Some(spare) =>
-            {
+            (kind, Some(device)) if self.is_spare_by_label(&device, spare) => {
                 NewChildKind::Device { is_file: matches!(kind, VdevKind::File), device }
             }
             _ => {

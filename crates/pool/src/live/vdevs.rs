@@ -2,7 +2,7 @@
 
 use super::config::{Builder, VdevSpec, set_u64};
 use super::features::to_enable;
-use super::labels::aux_guid;
+use super::labels::{aux_guid, aux_label};
 use super::mode::FailMode;
 use super::new_vdevs::{Devices, guid_from};
 use super::stored_property::StoredPropertyValue;
@@ -17,9 +17,6 @@ use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, mos};
 use vdev::VdevState;
 use vdev::label;
-
-/// Sector exponent in the label of a cache device.
-const AUX_ASHIFT: u64 = 12;
 
 impl TaskCx<'_> {
     /// The table of pool properties, made when there is none.
@@ -86,6 +83,34 @@ impl TaskCx<'_> {
         self.write_aux(name, number, &all)
     }
 
+    /// Changes the entry of a device on the list `name` of spares or cache devices.
+    pub(super) fn change_on_list(
+        &self,
+        name: &'static str,
+        guid: u64,
+        change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,
+    ) -> Result<()> {
+        let objects = self.objects();
+        let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
+        let Some(number) = directory.get_u64(name)? else { return Ok(()) };
+        let mut all = util::read_packed(objects, number)?;
+        for pair in all.pairs.iter_mut().filter(|p| p.name == name.as_bytes()) {
+            let NvValue::NvListArray(lists) = &mut pair.value else { continue };
+            for list in lists {
+                if list.opt_u64("guid").ok().flatten() == Some(guid) {
+                    let mut device = VdevConfig::decode(list).map_err(|e| bad(&e))?;
+                    change(&mut device).map_err(|e| bad(&e))?;
+                    *list = device.to_nvlist();
+                }
+            }
+        }
+        self.write_aux(name, number, &all)?;
+        // What is known of one stays, for it knows better where that is.
+        let mut aux = self.shared.aux.lock();
+        let mut known = aux.iter_mut().flatten().filter(|device| device.guid == guid);
+        known.try_for_each(change).map_err(|e| bad(&e))
+    }
+
     /// Refuses what has to reach the labels of all devices.
     fn check_every_leaf_is_online(&self) -> Result<()> {
         let tree = self.shared.reader.vdevs();
@@ -104,16 +129,6 @@ impl TaskCx<'_> {
         let mut config = self.shared.config.lock();
         config.root = root;
         config.dirty = true;
-    }
-}
-
-/// What the labels of a spare or a cache device say, which belongs to no vdev.
-pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
-    let label = Builder::new().u64("version", 5000).u64("state", state.number());
-    let label = label.u64("guid", guid).text("path", path);
-    match state {
-        PoolState::L2cache => label.u64("ashift", AUX_ASHIFT).done(),
-        _ => label.done(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::assemble::Candidate;
 use crate::dtl;
 use crate::error::{Absence, Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
+use crate::scans_here::ScansHere;
 use crate::uberblocks;
 use dmu::{BlockStore, CachedStore, Objset, ReadAheadStopper, Zap};
 use dsl::Dsl;
@@ -206,7 +207,8 @@ impl<'a> Opening<'a> {
         let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
         let deflate = self.deflates(&directory);
-        let pool = self.pool_of(config, store, mos, dsl);
+        let mut pool = self.pool_of(config, store, mos, dsl);
+        pool.candidate.note_given_back(&pool.config.vdev_tree, &spares);
         Ok(Pool { features, spares, l2cache, deflate, ..pool })
     }
 
@@ -231,7 +233,7 @@ impl<'a> Opening<'a> {
             haste: None,
             suspended: None,
             is_waiting: false,
-            scan: None,
+            scans: ScansHere::default(),
             refused: BTreeMap::new(),
             aux_sizes: AuxSizes::default(),
         }

@@ -1,7 +1,7 @@
 //! The conditions of a pool, by OpenZFS's list. Only conditions that can be seen in a pool opened
 //! for reading are here.
 
-use super::view::{Remark, VdevTreeView, VdevView, ViewState, has_missed_txgs};
+use super::view::{Remark, Section, VdevTreeView, VdevView, ViewState, has_missed_txgs};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use crate::taken_over::is_taken_over;
@@ -31,6 +31,8 @@ pub enum Condition {
     Missing,
     /// Devices have other labels.
     BadLabel,
+    /// Devices were written without the others, and hold changes that those lack.
+    Diverged,
     /// Devices were away while others were written, and hold an older state.
     Behind,
     /// Devices in use have not all that was written, and no resilver brings it to them.
@@ -45,6 +47,8 @@ pub enum Condition {
     Offline,
     /// Devices were pulled out.
     Removed,
+    /// Spares that wait are missing: nothing is lost, and nothing is worse for it.
+    SpareMissing,
     /// The pool's version is old.
     OldVersion,
     /// Not all features are enabled.
@@ -54,6 +58,32 @@ pub enum Condition {
     /// Features are enabled that are not in the set of the property `compatibility`.
     OutsideSet,
 }
+
+/// Those that can be seen in a pool, in the order in which they are looked for.
+const ALL: [Condition; 21] = [
+    Condition::TakenOver,
+    Condition::Suspended,
+    Condition::Stopped,
+    Condition::Resilvering,
+    Condition::MissingFatal,
+    Condition::BadLabelFatal,
+    Condition::DataErrors,
+    // Writes to them are lost, whatever other conditions there are.
+    Condition::Displaced,
+    Condition::Short,
+    Condition::Faulted,
+    Condition::Missing,
+    Condition::BadLabel,
+    Condition::Diverged,
+    Condition::Behind,
+    Condition::Lacking,
+    Condition::DeviceErrors,
+    Condition::Offline,
+    Condition::Removed,
+    Condition::SpareMissing,
+    Condition::OldVersion,
+    Condition::FeaturesDisabled,
+];
 
 impl Condition {
     /// Nothing is the matter with the pool: it is only not the newest. `zpool status -x` leaves
@@ -66,7 +96,11 @@ impl Condition {
 
     /// The worst condition that holds.
     pub(super) fn of(pool: &Pool, view: &VdevTreeView, data_errors: u64) -> Option<Self> {
-        let devices = || view.walk().filter(|v| v.children.is_empty());
+        let spares = view.section(Section::Spares);
+        // Those that are in use are among the others.
+        let sections = || Section::ALL.into_iter().filter(|section| *section != Section::Spares);
+        let vdevs = || sections().flat_map(|section| view.section(section));
+        let devices = || vdevs().flat_map(VdevView::walk).filter(|v| v.children.is_empty());
         let is = |v: &VdevView, state| v.state == ViewState::Vdev(state);
         let has = |state| devices().any(|v| is(v, state));
         let is_other = |v: &&VdevView| v.remark == Some(Remark::Reason(Reason::BadLabel));
@@ -90,6 +124,11 @@ impl Condition {
             Self::Faulted => has(VdevState::Faulted) && !other(),
             Self::Missing => missing(),
             Self::BadLabel => other(),
+            Self::Diverged => {
+                let tree = &pool.config().vdev_tree;
+                let diverged = pool.candidate().diverged(tree, pool.uberblock().txg);
+                diverged.iter().any(|guid| late.contains(guid))
+            }
             Self::Behind => !late.is_empty(),
             Self::Lacking => pool.vdevs().leaves().any(has_missed_txgs),
             Self::Displaced => pool.displaced().iter().any(|(_, what)| !what.is_of_size()),
@@ -100,34 +139,13 @@ impl Condition {
             }
             Self::Offline => has(VdevState::Offline),
             Self::Removed => has(VdevState::Removed),
+            Self::SpareMissing => spares.iter().any(|v| is(v, VdevState::Unavail)),
             Self::OldVersion => pool.config().version < VERSION_FEATURES,
             Self::FeaturesDisabled => pool.lacks_features(),
             // Which features a named set has is written in files of the system.
             Self::UnreadSet | Self::OutsideSet => false,
         };
-        let all = [
-            Self::TakenOver,
-            Self::Suspended,
-            Self::Stopped,
-            Self::Resilvering,
-            Self::MissingFatal,
-            Self::BadLabelFatal,
-            Self::DataErrors,
-            // Writes to them are lost, whatever other conditions there are.
-            Self::Displaced,
-            Self::Short,
-            Self::Faulted,
-            Self::Missing,
-            Self::BadLabel,
-            Self::Behind,
-            Self::Lacking,
-            Self::DeviceErrors,
-            Self::Offline,
-            Self::Removed,
-            Self::OldVersion,
-            Self::FeaturesDisabled,
-        ];
-        all.into_iter().find(holds)
+        ALL.into_iter().find(holds)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
 use crate::removal::{CheckpointState, Removal};
+use crate::scans_here::ScanPass;
 use crate::space::PoolSpace;
 use ondisk::config::VdevConfig;
 use ondisk::expand::Expansion;
@@ -41,8 +42,12 @@ pub struct Status {
     pub condition: Option<Condition>,
     /// The last scrub or resilver.
     pub scan: Option<ScanState>,
+    /// What the process that runs it, or paused it, knows of its pace.
+    pub scan_pass: Option<ScanPass>,
     /// One was running when the pool was closed, and no process continues it.
     pub is_scan_left: bool,
+    /// The same of a rebuild.
+    pub is_rebuild_left: bool,
     /// The last sequential rebuild of each top-level vdev that had one, and the vdev's name.
     pub rebuilds: Vec<(RebuildState, String)>,
     /// Devices in use that have not all that was written, while no resilver runs.
@@ -156,7 +161,9 @@ impl Pool {
             suspended: self.suspended().map(str::to_owned),
             condition,
             scan: self.scan_state().ok().flatten(),
+            scan_pass: self.scan_pass(),
             is_scan_left: self.is_scan_left(),
+            is_rebuild_left: !self.scans.is_rebuilding,
             rebuilds,
             error_scrub: self.error_scrub_state().ok().flatten(),
             removing: removing.unwrap_or_default(),
@@ -187,7 +194,9 @@ impl Status {
             suspended: None,
             condition: Some(Condition::MissingFatal),
             scan: None,
+            scan_pass: None,
             is_scan_left: false,
+            is_rebuild_left: false,
             rebuilds: Vec::new(),
             lacking: 0,
             error_scrub: None,

@@ -335,10 +335,13 @@ impl Pool {
         if self.suspended().is_some() {
             return;
         }
-        let is_resilvering = self.is_resilvering();
+        let is_resilvered = self.is_resilvered();
         let waiting = self.config().vdev_tree.walk().filter(|v| v.resilver_deferred);
         let waiting: BTreeSet<u64> = waiting.map(|v| v.guid).collect();
-        let remark = |guid: u64| match is_resilvering && !waiting.contains(&guid) {
+        let rebuilt: BTreeSet<u64> = self.rebuilt_now().collect();
+        let is_brought =
+            |guid: u64| rebuilt.contains(&guid) || is_resilvered && !waiting.contains(&guid);
+        let remark = |guid: u64| match is_brought(guid) {
             true => Remark::Resilvering,
             false => Remark::AwaitingResilver,
         };
@@ -347,17 +350,31 @@ impl Pool {
         }
     }
 
-    /// A resilver runs; not one that was broken off when the pool was closed.
+    /// A resilver or rebuild runs; not one that was broken off when the pool was closed.
     pub(super) fn is_resilvering(&self) -> bool {
+        self.is_resilvered() || self.rebuilt_now().next().is_some()
+    }
+
+    /// A resilver runs that follows pointers.
+    fn is_resilvered(&self) -> bool {
         let scan = self.scan_state().ok().flatten();
         let is_one =
             |s: ScanState| s.function() == Function::Resilver && s.state() == State::Active;
-        let is_rebuilt = || {
-            let is_active = |(_, s): &(u64, RebuildState)| s.state() == State::Active;
-            self.is_scanned_here()
-                && self.rebuild_states().unwrap_or_default().iter().any(is_active)
+        scan.is_some_and(is_one) && !self.is_scan_left()
+    }
+
+    /// The guids of top-level vdevs that are rebuilt now, and of all below.
+    fn rebuilt_now(&self) -> impl Iterator<Item = u64> {
+        let states = match self.scans.is_rebuilding {
+            true => self.rebuild_states().unwrap_or_default(),
+            false => Vec::new(),
         };
-        (scan.is_some_and(is_one) && !self.is_scan_left()) || is_rebuilt()
+        let is_active = |(_, s): &(u64, RebuildState)| s.state() == State::Active;
+        let active: BTreeSet<u64> =
+            states.into_iter().filter(is_active).map(|(id, _)| id).collect();
+        let tops = self.config().vdev_tree.children.iter();
+        let rebuilt = tops.filter(move |top| active.contains(&top.id));
+        rebuilt.flat_map(|top| top.walk()).map(|v| v.guid)
     }
 
     /// Bytes all top-level vdevs together could grow by.
@@ -388,9 +405,15 @@ impl Pool {
             return view;
         }
         let there = seen.is_some() || view.size != 0;
-        let state = if there { VdevState::Online } else { VdevState::Unavail };
-        view.name = printed_name(config, is_absent(config, state, Reason::CannotOpen));
-        view.remark = if there { None } else { Some(Remark::Reason(Reason::CannotOpen)) };
+        let (state, reason) = match there {
+            // A cache device may have been taken out.
+            _ if config.faulted => (VdevState::Faulted, Reason::External),
+            _ if config.offline => (VdevState::Offline, Reason::None),
+            true => (VdevState::Online, Reason::None),
+            false => (VdevState::Unavail, Reason::CannotOpen),
+        };
+        view.name = printed_name(config, is_absent(config, state, reason));
+        view.remark = Remark::of(reason);
         view.state = ViewState::Vdev(state);
         view
     }

@@ -1,7 +1,7 @@
 //! The running or last activities of a pool: scan, removal, expansion, checkpoint.
 
 use engine::pools::{
-    CheckpointNote, ExpansionNote, ExpansionWait, Function, RebuildState, Removal,
+    CheckpointNote, ExpansionNote, ExpansionWait, Function, RebuildState, Removal, ScanPass,
     ScanProgress as State, ScanState, Status,
 };
 use term::human::{ctime, nicebytes, nicenum};
@@ -16,7 +16,11 @@ pub(super) fn lines(status: &Status, utc_offset: i64) -> Vec<String> {
     if rebuilds.is_empty() || !is_resilver {
         out.extend(scan_or_lack(status, &date));
     }
-    out.extend(rebuilds.into_iter().map(|(state, name)| rebuild_line(state, name, &date)));
+    out.extend(rebuilds.into_iter().map(|(state, name)| {
+        let is_left = status.is_rebuild_left && state.state() == State::Active;
+        let line = rebuild_line(state, name, is_left, &date);
+        if is_left { line + REBUILD_LEFT } else { line }
+    }));
     if let Some(r) = &status.removal {
         out.extend(removal_lines(r, &status.removing, &date));
     }
@@ -50,7 +54,7 @@ fn scan_or_lack(status: &Status, date: &dyn Fn(u64) -> String) -> Option<String>
             Some(format!("  scan: resilver not complete: {devices} a part of what was written"))
         }
         scan => {
-            let line = scan.as_ref().and_then(|s| scan_line(s, date))?;
+            let line = scan.as_ref().and_then(|s| scan_line(s, status.scan_pass, date))?;
             let left = if status.suspended.is_some() { WAITS } else { LEFT };
             Some(if status.is_scan_left { line + left } else { line })
         }
@@ -62,7 +66,14 @@ const WAITS: &str =
     "\n\tit waits for the devices of the pool: `zinc zpool clear` when they are back";
 const LEFT: &str = "\n\tnothing goes on with it: `zinc zpool scrub` does, and `zinc serve`";
 
-fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
+const REBUILD_LEFT: &str =
+    "\n\tnothing goes on with it: the next command that changes the pool does, and `zinc serve`";
+
+fn scan_line(
+    s: &ScanState,
+    pass: Option<ScanPass>,
+    date: &dyn Fn(u64) -> String,
+) -> Option<String> {
     let (noun, did) = match s.function() {
         Function::Scrub => ("scrub", "scrub repaired"),
         Function::Resilver => ("resilver", "resilvered"),
@@ -77,17 +88,81 @@ fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
             format!("  scan: {did} {size} in {took} with {} errors on {end}", s.errors)
         }
         State::Canceled => format!("  scan: {noun} canceled on {}", date(s.end_time)),
-        // When it was paused is known only to the system that paused it.
-        State::Active if paused => format!("  scan: scrub paused\n\tscrub started on {begin}"),
+        State::Active if paused => {
+            // When it was paused is known only to the process that paused it.
+            let since = pass.map(|pass| pass.paused).filter(|paused| *paused != 0);
+            let since = since.map(|paused| format!(" since {}", date(paused))).unwrap_or_default();
+            let far = progress(s, pass, Pace::Paused);
+            format!("  scan: scrub paused{since}\n\tscrub started on {begin}{far}")
+        }
         State::Active => {
-            let (done, all) = (nicebytes(s.examined), nicebytes(s.to_examine));
-            let fixed = nicebytes(s.processed);
-            let fix = if noun == "scrub" { "repaired" } else { "resilvered" };
-            let scan = format!("  scan: {noun} in progress since {begin}");
-            format!("{scan}\n\t{done} / {all} scanned\n\t{fixed} {fix}")
+            let far = progress(s, pass, Pace::of(pass));
+            format!("  scan: {noun} in progress since {begin}{far}")
         }
         _ => return None,
     })
+}
+
+/// How fast a scan goes.
+#[derive(Clone, Copy)]
+enum Pace {
+    Paused,
+    /// It is not known, or it does not go on.
+    Unknown,
+    /// Bytes a second that it comes to, and that it reads.
+    Rates(u64, u64),
+}
+
+impl Pace {
+    fn of(pass: Option<ScanPass>) -> Self {
+        match pass {
+            Some(pass) => {
+                let seconds = pass.elapsed.max(1);
+                Self::Rates(pass.examined / seconds, pass.issued / seconds)
+            }
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// The two lines that say how far a scrub or resilver is: what it has come to and what of that it
+/// has read, then what it wrote, and when it will end if it goes on like this.
+fn progress(s: &ScanState, pass: Option<ScanPass>, pace: Pace) -> String {
+    let scanned = s.examined.saturating_add(pass.map_or(0, |pass| pass.collected));
+    let issued = s.examined.saturating_sub(s.skipped);
+    let to_issue = s.to_examine.saturating_sub(s.skipped);
+    let at = |rate: u64| match rate {
+        0 => String::new(),
+        rate => format!(" at {}/s", nicebytes(rate)),
+    };
+    let (scanning, issuing, end) = match pace {
+        Pace::Paused => (String::new(), String::new(), String::new()),
+        Pace::Unknown => (String::new(), String::new(), format!(", {NO_END}")),
+        Pace::Rates(scanning, issuing) => {
+            let left = to_issue.checked_sub(issued);
+            // A resilver is known to have come to something when it has written.
+            let is_begun = match s.function() {
+                Function::Resilver => s.processed > 0,
+                _ => issued > 0,
+            };
+            let end = match left.filter(|_| is_begun && issuing >= FORETOLD_FROM) {
+                Some(left) => format!(", {} to go", duration(left / issuing)),
+                None => format!(", {NO_END}"),
+            };
+            (at(scanning), at(issuing), end)
+        }
+    };
+    let did = if s.function() == Function::Resilver { "resilvered" } else { "repaired" };
+    let percent = match to_issue {
+        0 => 0.0,
+        all => (100.0 * issued as f64 / all as f64).min(100.0),
+    };
+    let [scanned, issued, fixed] = [scanned, issued, s.processed].map(nicebytes);
+    let [all, to_issue] = [s.to_examine, to_issue].map(nicebytes);
+    format!(
+        "\n\t{scanned} / {all} scanned{scanning}, {issued} / {to_issue} issued{issuing}\
+         \n\t{fixed} {did}, {percent:.2}% done{end}"
+    )
 }
 
 /// The rebuilds to report: all if one is running, or has ended after the last resilver.
@@ -101,7 +176,12 @@ fn newest_rebuilds(status: &Status) -> Vec<(&RebuildState, &str)> {
     shown.map(|(state, name)| (state, name.as_str())).collect()
 }
 
-fn rebuild_line(s: &RebuildState, name: &str, date: &dyn Fn(u64) -> String) -> String {
+fn rebuild_line(
+    s: &RebuildState,
+    name: &str,
+    is_left: bool,
+    date: &dyn Fn(u64) -> String,
+) -> String {
     let rebuilt = nicebytes(s.bytes_rebuilt);
     match s.state() {
         State::Finished => {
@@ -125,9 +205,9 @@ fn rebuild_line(s: &RebuildState, name: &str, date: &dyn Fn(u64) -> String) -> S
             };
             let (scanning, issuing) = (rate(s.bytes_scanned), rate(s.bytes_issued));
             let left = s.bytes_estimated.checked_sub(s.bytes_scanned);
-            let end = match left.filter(|_| scanning >= REBUILD_SLOW) {
+            let end = match left.filter(|_| !is_left && scanning >= FORETOLD_FROM) {
                 Some(left) => format!("{} to go", duration(left / scanning)),
-                None => "no estimated completion time".to_owned(),
+                None => NO_END.to_owned(),
             };
             format!(
                 "  scan: resilver ({name}) in progress since {begin}\n\t\
@@ -209,8 +289,10 @@ fn expansion_lines(e: &ExpansionNote, date: &dyn Fn(u64) -> String) -> Vec<Strin
 /// Seconds after which no end is foretold.
 const SLOW: u64 = 30 * 86_400;
 
-/// Bytes a second below which no end of a rebuild is foretold.
-const REBUILD_SLOW: u64 = 10 << 20;
+/// Bytes a second below which no end of a scan or rebuild is foretold.
+const FORETOLD_FROM: u64 = 10 << 20;
+/// What is said instead.
+const NO_END: &str = "no estimated completion time";
 
 /// Seconds as `00:00:01`, or `2 days 00:00:01`.
 fn duration(seconds: u64) -> String {
@@ -225,6 +307,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_scrub_says_how_far_and_how_fast_it_is_and_when_it_ends() {
+        let (mib, date) = (1 << 20, |time: u64| format!("time {time}"));
+        let mut state = ScanState::default();
+        (state.start_time, state.to_examine, state.examined) = (5, 1100 * mib, 600 * mib);
+        (state.skipped, state.processed) = (100 * mib, 3 * mib);
+        let state = state.with(Function::Scrub, State::Active);
+        let pass = ScanPass {
+            start_time: 5,
+            elapsed: 10,
+            examined: 800 * mib,
+            issued: 500 * mib,
+            collected: 200 * mib,
+            paused: 0,
+        };
+        let line = |state: &ScanState, pass| scan_line(state, pass, &date).unwrap();
+        assert_eq!(
+            line(&state, Some(pass)),
+            "  scan: scrub in progress since time 5\n\
+             \t800M / 1.07G scanned at 80M/s, 500M / 1000M issued at 50M/s\n\
+             \t3M repaired, 50.00% done, 00:00:10 to go"
+        );
+        // Nothing is made up of a pace that is slow, or not known.
+        let slow = ScanPass { elapsed: 1000, ..pass };
+        assert!(line(&state, Some(slow)).ends_with("50.00% done, no estimated completion time"));
+        let unknown = line(&state, None);
+        assert!(!unknown.contains("/s") && unknown.ends_with(NO_END), "{unknown}");
+        let paused = ScanState { flags: ScanState::FLAG_PAUSED, ..state };
+        let here = ScanPass { paused: 9, collected: 0, ..ScanPass::default() };
+        assert_eq!(
+            line(&paused, Some(here)),
+            "  scan: scrub paused since time 9\n\tscrub started on time 5\n\
+             \t600M / 1.07G scanned, 500M / 1000M issued\n\
+             \t3M repaired, 50.00% done"
+        );
+        assert!(
+            line(&paused, None).starts_with("  scan: scrub paused\n\tscrub started on time 5\n")
+        );
+    }
+
+    #[test]
     fn a_rebuild_says_how_fast_it_is_and_when_it_ends() {
         let (mib, date) = (1 << 20, |_| "then".to_owned());
         let state = RebuildState {
@@ -237,15 +359,15 @@ mod tests {
         };
         let state = state.with_state(State::Active);
         assert_eq!(
-            rebuild_line(&state, "mirror-0", &date),
+            rebuild_line(&state, "mirror-0", false, &date),
             "  scan: resilver (mirror-0) in progress since then\n\
              \t900M / 1.76G scanned at 30M/s, 600M / 1.76G issued at 20M/s\n\
              \t300M resilvered, 50.00% done, 00:00:30 to go"
         );
         let slow = RebuildState { scan_time_ms: 300_000, ..state };
-        let line = rebuild_line(&slow, "mirror-0", &date);
+        let line = rebuild_line(&slow, "mirror-0", false, &date);
         assert!(line.contains("scanned at 3M/s") && line.ends_with("no estimated completion time"));
         let none = RebuildState { bytes_scanned: 0, bytes_issued: 0, ..state };
-        assert!(!rebuild_line(&none, "mirror-0", &date).contains("/s"));
+        assert!(!rebuild_line(&none, "mirror-0", false, &date).contains("/s"));
     }
 }

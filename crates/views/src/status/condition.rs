@@ -97,10 +97,20 @@ fn texts(condition: Condition) -> (&'static str, &'static str, Option<&'static s
         Condition::Behind => (
             "One or more devices missed writes and are out of date.",
             "The next command that changes the pool resilvers them;\n\t\
-             `zinc zpool resilver` does it at once.\n\t\
-             If such a device was also changed on its own, the pool stays read-only:\n\t\
-             'zinc zpool online' discards that device's changes; to keep them,\n\t\
+             `zinc zpool resilver` does it at once.",
+            None,
+        ),
+        Condition::Diverged => (
+            "One or more devices were written without the others, and have changes that\n\t\
+             the others lack.  The pool can be read, and not be changed.",
+            "Discard the changes of such a device using 'zinc zpool online'; to keep them,\n\t\
              disconnect the other devices.",
+            None,
+        ),
+        Condition::SpareMissing => (
+            "One or more hot spares could not be opened.  None of them is in use, so\n\t\
+             the data and its redundancy are not affected.",
+            "Attach the missing spare, or remove it using 'zpool remove'.",
             None,
         ),
         Condition::Lacking => (

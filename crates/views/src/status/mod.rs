@@ -17,7 +17,7 @@ use engine::devices::price::Prices;
 use engine::live::SpaceClass;
 use engine::pools::{
     CandidateState, CheckpointNote, ExpansionNote, PoolFacts, ReadRepairs, RebuildState, Removal,
-    ScanProgress, ScanState, Section, ShortDevice, Status, VdevView,
+    ScanPass, ScanProgress, ScanState, Section, ShortDevice, Status, VdevView,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -183,7 +183,8 @@ impl View {
                                files:\n\n"
                     .to_owned();
                 for name in &status.damaged {
-                    let _ = writeln!(out, "{:8}{name}", "");
+                    // A name may have a line end in it, and forges no other name by that.
+                    let _ = writeln!(out, "{:8}{}", "", line(name));
                 }
                 out
             }
@@ -238,7 +239,8 @@ impl View {
             "activity",
             activity::lines(status, self.utc_offset).iter().map(|l| json!(one_line(l))).collect(),
         );
-        let mut scans = status.scan.as_ref().map_or_else(Map::new, |s| scan(s, int));
+        let mut scans =
+            status.scan.as_ref().map_or_else(Map::new, |s| scan(s, status.scan_pass, int));
         let rebuilds = rebuilds(status, int);
         if !rebuilds.is_empty() {
             scans.insert("rebuild_stats".to_owned(), Value::Object(rebuilds));
@@ -417,19 +419,33 @@ fn word(state: ScanProgress) -> String {
     }
 }
 
-fn scan(s: &ScanState, int: bool) -> Map<String, Value> {
+/// The last scan with OpenZFS's names. What a process has done of it since it was opened is there
+/// as long as one runs it.
+fn scan(s: &ScanState, pass: Option<ScanPass>, int: bool) -> Map<String, Value> {
     let number = |n| json::number(n, int);
-    let members = [
+    let collected = pass.map_or(0, |pass| pass.collected);
+    let mut members = vec![
         ("function", json!(s.function().name().to_uppercase())),
         ("state", json!(word(s.state()))),
         ("start_time", number(s.start_time)),
         ("end_time", number(s.end_time)),
         ("to_examine", number(s.to_examine)),
-        ("examined", number(s.examined)),
+        ("examined", number(s.examined.saturating_add(collected))),
         ("skipped", number(s.skipped)),
         ("processed", number(s.processed)),
         ("errors", number(s.errors)),
+        ("issued", number(s.examined.saturating_sub(s.skipped))),
     ];
+    if let Some(pass) = pass {
+        members.extend([
+            ("pass_start", number(pass.start_time)),
+            ("bytes_per_scan", number(pass.examined)),
+            ("issued_bytes_per_scan", number(pass.issued)),
+            ("scrub_pause", number(pass.paused)),
+            // One that goes on after a pause begins to count anew.
+            ("scrub_spent_paused", number(0)),
+        ]);
+    }
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -18,8 +18,8 @@ use engine::live::{
 };
 use engine::pools::{
     CheckpointNote, Condition, ExpansionNote, ExpansionWait, Function, HistoryRecord, LeafProgress,
-    LeafWork, Reason, RebuildState, Remark, Removal, ScanProgress, ScanState, Section, Status,
-    VdevState, VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
+    LeafWork, Reason, RebuildState, Remark, Removal, ScanPass, ScanProgress, ScanState, Section,
+    Status, VdevState, VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
 };
 use engine::repair::{Failure, Plan, Step};
 use serde_json::json;
@@ -87,7 +87,9 @@ fn status(normal: Vec<VdevView>) -> Status {
         suspended: None,
         condition: None,
         scan: None,
+        scan_pass: None,
         is_scan_left: false,
+        is_rebuild_left: false,
         rebuilds: Vec::new(),
         lacking: 0,
         error_scrub: None,
@@ -142,11 +144,25 @@ fn scrubs() {
     let mut failed = scan(Function::Scrub, ScanProgress::Finished).unwrap();
     failed.errors = 2;
     let mut lost = Status { condition: Some(Condition::DataErrors), ..of(Some(failed)) };
-    lost.damaged = vec!["tank/home:/letters/one".to_owned(), "<metadata>:<0x3e>".to_owned()];
+    let names = ["tank/home:/letters/one", "tank/home:/two\nlines", "<metadata>:<0x3e>"];
+    lost.damaged = names.map(str::to_owned).to_vec();
     let terse = View::default().report(&lost);
+    let pass = ScanPass {
+        start_time: NOW,
+        elapsed: 64,
+        examined: 5 * GIB / 2,
+        issued: 2 * GIB,
+        collected: GIB / 2,
+        paused: 0,
+    };
+    let here = Status { scan_pass: Some(pass), ..active.clone() };
+    let pass = ScanPass { paused: NOW + 60, ..ScanPass::default() };
+    let paused_here = Status { scan_pass: Some(pass), ..of(Some(paused)) };
     let all = [
-        ("under way", report(&active)),
-        ("paused", report(&of(Some(paused)))),
+        ("under way", report(&here)),
+        ("under way, at a pace that is not known", report(&active)),
+        ("paused", report(&paused_here)),
+        ("paused by another process", report(&of(Some(paused)))),
         ("left when the pool was closed", report(&left)),
         ("finished", report(&of(scan(Function::Scrub, ScanProgress::Finished)))),
         ("canceled", report(&of(scan(Function::Scrub, ScanProgress::Canceled)))),
@@ -194,6 +210,7 @@ fn resilvers_and_rebuilds() {
         rebuilds: rebuilding(ScanProgress::Active, 0),
         ..degraded(side(Remark::Resilvering), Condition::Resilvering)
     };
+    let left = Status { is_rebuild_left: true, lacking: 1, ..rebuild.clone() };
     let rebuilt =
         Status { rebuilds: rebuilding(ScanProgress::Finished, NOW + 30), ..status(mirror()) };
     let all = [
@@ -201,6 +218,7 @@ fn resilvers_and_rebuilds() {
         ("nothing goes on with it", report(&lacking)),
         ("a resilver has ended", report(&done)),
         ("a rebuild", report(&rebuild)),
+        ("nothing goes on with the rebuild", report(&left)),
         ("a rebuild has ended", report(&rebuilt)),
     ];
     hold("status_resilver", &all);
@@ -236,10 +254,15 @@ fn what_a_pool_is_doing_in_json() {
         });
         let scan = json!({ "rebuild_stats": { "mirror-0": stats } });
         assert_eq!(view.closed_value(&of)["scan_stats"], scan);
-        let both = Status { scan: scrubbed(), ..of };
+        let pass = ScanPass { start_time: NOW, examined: 7, issued: 6, ..ScanPass::default() };
+        let both = Status { scan: scrubbed(), scan_pass: Some(pass), ..of };
         let both = &view.closed_value(&both)["scan_stats"];
         assert_eq!((&both["function"], &both["state"]), (&json!("SCRUB"), &json!("FINISHED")));
         assert_eq!(both["rebuild_stats"], scan["rebuild_stats"]);
+        for (name, value) in [("pass_start", NOW), ("bytes_per_scan", 7), ("scrub_pause", 0)] {
+            assert_eq!(both[name], value, "{name}");
+        }
+        assert_eq!(both["issued_bytes_per_scan"], 6);
     }
     assert!(view.closed_value(&status(mirror())).get("scan_stats").is_none());
 
@@ -400,6 +423,7 @@ fn conditions() {
         C::Faulted,
         C::Missing,
         C::BadLabel,
+        C::Diverged,
         C::Behind,
         C::Lacking,
         C::Displaced,
@@ -407,6 +431,7 @@ fn conditions() {
         C::DeviceErrors,
         C::Offline,
         C::Removed,
+        C::SpareMissing,
         C::OldVersion,
         C::FeaturesDisabled,
         C::UnreadSet,

@@ -56,16 +56,18 @@ pub(super) use walk::dataset;
 use super::LivePool;
 use super::errlog::OldErrors;
 use super::mos as util;
-use super::scans::{Activity, Outcome, ScanRemainder, ScanRequests};
+use super::scans::{Activity, Outcome, ScanRemainder, ScanRequests, ScanStart, issued};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
 use crate::error::Result;
 use crate::refusal::{NotRunning, Ongoing};
+use crate::scans_here::{ScanPass, ScansHere};
 use dmu::Zap;
 use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
 use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vdev::Txgs;
@@ -282,6 +284,7 @@ impl Shared {
             Some((_, rest)) => walk::Walk::of_rest(self, &state, &targets, rest),
             None => walk::Walk::new(self, function, &targets, state.min_txg, state.max_txg),
         };
+        self.note_begun(&walk, &state);
         match is_resumed {
             // Also because a scrub waits for what is being freed, which takes a txg.
             true => self.put_place_of(&walk, state).map(drop)?,
@@ -324,6 +327,20 @@ impl Shared {
         self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
         self.post_scan(function, if is_done { "finish" } else { "abort" });
         Ok(end)
+    }
+
+    /// What is shown of the pace of a scan begins here.
+    fn note_begun(&self, walk: &walk::Walk<'_>, state: &ScanState) {
+        let collected = Arc::clone(walk.collected());
+        let start = ScanStart {
+            at: self.rt.now(),
+            wall: self.rt.wall().as_secs(),
+            examined: state.examined.saturating_add(collected.bytes()),
+            issued: issued(state),
+            collected,
+        };
+        let mut wanted = self.scans.state.lock();
+        (wanted.begun, wanted.paused_at) = (Some(start), 0);
     }
 
     fn post_scan(&self, function: Function, what: &str) {
@@ -421,7 +438,9 @@ impl Shared {
             self.put_place_of(&walk, state)?;
         }
         if pause {
+            walk.outcome.note(&mut state);
             *self.scans.paused.lock() = Some((state, walk.into_rest()));
+            self.scans.state.lock().paused_at = self.rt.wall().as_secs();
         }
         Ok(())
     }
@@ -767,6 +786,33 @@ impl LivePool {
     #[must_use]
     pub fn scan(&self) -> Option<ScanState> {
         self.shared.scans.state.lock().now
+    }
+
+    /// What this process has done of scans, as reports show it.
+    pub(super) fn scans_here(&self) -> ScansHere {
+        let scans = &self.shared.scans;
+        let paused = scans.paused.lock().as_ref().map(|(state, rest)| {
+            let pass = ScanPass { collected: rest.collected.bytes(), ..ScanPass::default() };
+            (*state, pass)
+        });
+        let state = scans.state.lock();
+        let is_rebuilding =
+            state.activity == Activity::Rebuilds || state.is_running() && state.rebuild;
+        let pass = state.now.zip(state.begun.as_ref()).map(|(now, begun)| {
+            let collected = begun.collected.bytes();
+            let examined = now.examined.saturating_add(collected);
+            ScanPass {
+                start_time: begun.wall,
+                elapsed: self.rt().now().saturating_sub(begun.at).as_secs(),
+                examined: examined.saturating_sub(begun.examined),
+                issued: issued(&now).saturating_sub(begun.issued),
+                collected,
+                paused: 0,
+            }
+        });
+        let paused = paused
+            .map(|(state_then, pass)| (state_then, ScanPass { paused: state.paused_at, ..pass }));
+        ScansHere { now: state.now, pass, paused, is_rebuilding }
     }
 
     /// A scrub or resilver runs, or is about to.

@@ -41,7 +41,7 @@ use super::kept::{NO_OBJSET, Queue, SavedScan, restarted};
 use super::rest::ScanPacing;
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
-use crate::live::collected::{BatchLimits, Collected};
+use crate::live::collected::{BatchLimits, Collected, allocated};
 use crate::live::log::claimed_blocks;
 use crate::live::scans::{Outcome, ScanRemainder, Set, Visited, WalkedSets};
 use crate::live::shared::Shared;
@@ -199,6 +199,11 @@ impl<'a> Walk<'a> {
             true => walk,
             false => Self { collected, settled, is_reading: true, ..walk },
         }
+    }
+
+    /// What it has come to and not read.
+    pub(super) fn collected(&self) -> &Arc<Collected> {
+        &self.collected
     }
 
     /// Nothing is collected: everything before it is visited.
@@ -528,11 +533,6 @@ fn births(tree: &VdevTree, bp: &BlkPtr) -> Txgs {
         out.add(0, u64::MAX);
     }
     out
-}
-
-/// Bytes that a block has of all vdevs.
-fn allocated(bp: &BlkPtr) -> u64 {
-    bp.dvas().map(|(_, dva)| dva.asize()).sum()
 }
 
 /// Leaves that a block of a top-level vdev is spread over; each side of a mirror has all of it.

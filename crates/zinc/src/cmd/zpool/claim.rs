@@ -54,8 +54,9 @@ pub fn not_taken(pool: Option<&str>, error: &Error) -> Option<Failure> {
     let path = path.display().to_string();
     let words = |why| Failure::of_words(views::devices::refused(&path, pool, why));
     Some(match error.kind() {
-        ErrorKind::DeviceRefused(why @ DeviceRefusal::Held(_)) => words(why).at(Stage::Opening),
-        ErrorKind::DeviceRefused(why) => words(why),
+        // One that is too small is for the pool to refuse.
+        ErrorKind::DeviceRefused(why @ DeviceRefusal::TooSmall(_)) => words(why),
+        ErrorKind::DeviceRefused(why) => words(why).at(Stage::Opening),
         ErrorKind::Device => {
             let failure = Failure::new(format!("cannot open '{path}'")).at(Stage::Opening);
             failure.because(error.to_string())

@@ -13,9 +13,10 @@ use crate::session::Session;
 use crate::ui;
 use engine::activity::wait_for_scans;
 use engine::live::OfflineMode;
-use engine::pools::DeviceNames;
+use engine::pools::{DeviceNames, Onlined};
 use engine::{Error, ErrorKind, LivePool};
 use std::process::ExitCode;
+use term::escape::line;
 use views::members;
 
 /// Arguments of `zinc zpool online`.
@@ -94,6 +95,32 @@ pub(super) fn refused(doing: &str, name: &str, error: impl Into<Error>) -> Failu
     }
 }
 
+/// Does something to each of these devices, one after the other. What fails is said, and the next
+/// one has its turn all the same, as with OpenZFS; the exit code tells. When nothing was done that
+/// is a failure as a whole.
+pub(super) fn each_device(
+    session: &Session,
+    names: &[String],
+    mut act: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let (mut is_any_done, mut failed) = (false, None::<Failure>);
+    for name in names {
+        session.check()?;
+        match act(name) {
+            Ok(()) => is_any_done = true,
+            Err(failure) => {
+                // The last one is said at the end, or is why the command fails.
+                failed.replace(failure).iter().for_each(|before| _ = before.report(session));
+            }
+        }
+    }
+    match failed {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) if is_any_done => Ok(failure.report(session)),
+        Some(failure) => Err(failure),
+    }
+}
+
 /// A command that holds the pool itself sees to the end of what it began.
 pub(super) fn finish_unless_served(session: &Session, pool: &LivePool) -> Result<(), Failure> {
     if session.client().is_some() { Ok(()) } else { wait(session, pool) }
@@ -113,13 +140,34 @@ impl Verb for Online {
         each::require_pool_name(&self.pool)?;
         self.live.options.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
-            for name in &self.devices {
+            let code = each_device(session, &self.devices, |name| {
                 let done = with_names(session, |names| names.online(pool, name, self.expand));
-                done.map_err(|e| refused("online", name, e))?;
-            }
-            finish_unless_served(session, pool)
-        })?;
-        Ok(ExitCode::SUCCESS)
+                match done.map_err(|e| refused("online", name, e))? {
+                    Onlined::Used => {}
+                    Onlined::Waits(why) => self.warn(session, name, &why),
+                }
+                Ok(())
+            })?;
+            finish_unless_served(session, pool)?;
+            Ok(code)
+        })
+    }
+}
+
+impl Online {
+    /// Says of a device that is not taken out any more that it cannot be used. Scripts look for
+    /// OpenZFS's words, and where OpenZFS has them.
+    fn warn(&self, session: &Session, name: &str, why: &str) {
+        let (name, why) = (line(name), line(why));
+        let mut text = format!(
+            "warning: device '{name}' onlined, but remains in faulted state\n{why}: it is used \
+             when that is over\nuse 'zpool replace' to put another device in its place\n"
+        );
+        if self.expand {
+            text +=
+                &format!("warning: failed to expand usable space on unhealthy device '{name}'\n");
+        }
+        ui::out(session, &text);
     }
 }
 
@@ -136,12 +184,11 @@ impl Verb for Offline {
             (true, _) => OfflineMode::OfflineForNow,
             _ => OfflineMode::Offline,
         };
-        self.live.change(session, &self.pool, |pool| {
-            for name in &self.devices {
+        let code = self.live.change(session, &self.pool, |pool| {
+            each_device(session, &self.devices, |name| {
                 let done = with_names(session, |names| names.offline(pool, name, how));
-                done.map_err(|e| refused("offline", name, e))?;
-            }
-            Ok(())
+                done.map_err(|e| refused("offline", name, e))
+            })
         })?;
         if self.temporary && session.client().is_none() {
             ui::note(
@@ -150,7 +197,7 @@ impl Verb for Offline {
                  uses the devices again; `zinc serve` keeps it open",
             );
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 

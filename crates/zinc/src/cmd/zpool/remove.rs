@@ -1,6 +1,6 @@
 //! `zinc zpool remove`: devices that a pool can do without.
 
-use super::devices::{refused, with_names};
+use super::devices::{each_device, refused, with_names};
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -39,19 +39,19 @@ pub struct Remove {
 }
 
 impl Remove {
-    fn foresee(&self, session: &Session) -> Result<(), Failure> {
+    fn foresee(&self, session: &Session) -> Result<ExitCode, Failure> {
         let seen = self.live.look(session, &self.pool)?;
-        for name in &self.devices {
+        each_device(session, &self.devices, |name| {
             let bytes = with_names(session, |names| names.memory_of_removal(&seen, name));
             let bytes = bytes.map_err(|e| unfit(name, e))?;
             let bytes = if self.exact { bytes.to_string() } else { nicenum(bytes) };
             ui::out(session, &format!("Memory that will be used after removing {name}: {bytes}\n"));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
-        for name in &self.devices {
+    fn act(&self, session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
+        each_device(session, &self.devices, |name| {
             let is_alone = session.client().is_none();
             // A command that opened the pool itself continued it at once.
             let done = with_names(session, |names| names.remove(pool, name, is_alone));
@@ -60,8 +60,8 @@ impl Remove {
                 while_wanted(session, |progress| wait_for_removal(pool, progress))
                     .map_err(|e| refused("remove", name, e))?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn cancel(&self, pool: &LivePool) -> Result<(), Failure> {
@@ -88,12 +88,12 @@ impl Verb for Remove {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::require_pool_name(&self.pool)?;
         match self.dry {
-            true => self.foresee(session)?,
+            true => self.foresee(session),
             false if self.cancel => {
                 self.live.change(session, &self.pool, |pool| self.cancel(pool))?;
+                Ok(ExitCode::SUCCESS)
             }
-            false => self.live.change(session, &self.pool, |pool| self.act(session, pool))?,
+            false => self.live.change(session, &self.pool, |pool| self.act(session, pool)),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
