@@ -6,8 +6,14 @@
 //! flush. What a piece holds follows from thread and number. After a death the import replays the
 //! logs; then the last pieces of each ring, down to the last number that was promised, must be
 //! there. Only the piece behind it may be torn.
+//!
+//! The same on a disk in a bucket, with bad weather on the way to its server: requests are delayed,
+//! lost, doubled, refused, and arrive after the death of their sender. Each import takes the disk
+//! over.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 
+#[path = "../../far/tests/weather/mod.rs"]
+mod weather;
 mod writing;
 
 use engine::inside::pool::live::NewFilesystem;
@@ -17,14 +23,18 @@ use poolkit::Shape;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
-use testkit::Rng;
-use writing::Pools;
+use testkit::{Rng, S3Server};
+use weather::Weather;
+use writing::{Pools, store};
 
 /// The directory of the pool, for the process that is killed.
 const DIR: &str = "ZINC_TEST_KILL_SYNC_DIR";
 /// Its name among the tests of this file.
 const WRITER: &str = "killed_while_it_syncs";
+/// What the process says when its threads begin.
+const BEGINS: &str = "begins";
 /// Pieces of a ring.
 const RING: u64 = 32;
 
@@ -120,14 +130,19 @@ fn write_for_ever(pool: &LivePool, thread: usize) {
     };
     for n in newest(&ring(pool, thread), size).max(1).. {
         write(n);
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "promised {thread} {n}").and_then(|()| out.flush()).unwrap();
+        say(&format!("promised {thread} {n}"));
     }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
 /// What is done in the process that is killed.
 fn be_killed(dir: &Path) {
     let pool = Pools::at(dir).import("tank");
+    say(BEGINS);
     std::thread::scope(|scope| {
         for thread in 0..THREADS.len() {
             let pool = &pool;
@@ -136,9 +151,9 @@ fn be_killed(dir: &Path) {
     });
 }
 
-/// Lets a writer write for `time` and kills it. The last number that was promised to each thread
-/// goes into `promised`.
-fn write_and_die(dir: &Path, time: Duration, promised: &mut [u64]) {
+/// Lets a writer write for `time` and kills it; the time begins when it has opened the pool, if it
+/// is to write. The last number that was promised to each thread goes into `promised`.
+fn write_and_die(dir: &Path, time: Duration, is_to_write: bool, promised: &mut [u64]) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", WRITER, "--nocapture"])
         .env(DIR, dir)
@@ -146,13 +161,20 @@ fn write_and_die(dir: &Path, time: Duration, promised: &mut [u64]) {
         .spawn()
         .unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
+    let (began, begins) = channel();
     let reader = std::thread::spawn(move || {
         let number = |line: String| {
+            if line == BEGINS {
+                let _ = began.send(());
+            }
             let (thread, n) = line.strip_prefix("promised ")?.split_once(' ')?;
             Some((thread.parse::<usize>().ok()?, n.parse::<u64>().ok()?))
         };
         out.lines().map_while(Result::ok).filter_map(number).collect::<Vec<_>>()
     });
+    if is_to_write {
+        begins.recv_timeout(Duration::from_secs(120)).expect("it opens the pool");
+    }
     std::thread::sleep(time);
     let early = child.try_wait().unwrap();
     assert!(early.is_none(), "the writer ended by itself: {early:?}");
@@ -186,7 +208,11 @@ fn judge(pools: &Pools, promised: &[u64]) {
 }
 
 fn kill_in_a_loop(shape: Shape, deaths: u64) {
-    let pools = Pools::new("killsync");
+    kill_in(&Pools::new("killsync"), shape, deaths, false);
+}
+
+/// A slow pool is opened before its writer's time begins, but for every fourth writer.
+fn kill_in(pools: &Pools, shape: Shape, deaths: u64, is_slow: bool) {
     let pool = pools.create("tank", shape);
     let always = StoredValue::Number(1);
     let always = PropertyChange { name: "sync".to_owned(), value: Some(always) };
@@ -207,14 +233,19 @@ fn kill_in_a_loop(shape: Shape, deaths: u64) {
     let mut rng = Rng::new(deaths);
     let mut promised = vec![0; THREADS.len()];
     for death in 0..deaths {
-        let time = Duration::from_millis(100 + rng.below(900));
-        write_and_die(pools.dir(), time, &mut promised);
-        judge(&pools, &promised);
+        let is_to_write = is_slow && death % 4 < 3;
+        // A flush takes some tries there.
+        let time = if is_to_write { 4000 + rng.below(4000) } else { 100 + rng.below(900) };
+        write_and_die(pools.dir(), Duration::from_millis(time), is_to_write, &mut promised);
+        judge(pools, &promised);
         if death % 8 == 7 {
             pools.zdb("tank");
         }
     }
-    assert!(promised.iter().all(|n| *n > 0), "a thread was promised nothing: {promised:?}");
+    pools.judge("tank");
+    let idle = promised.iter().filter(|n| **n == 0).count();
+    let most = if is_slow { THREADS.len() - 1 } else { 0 };
+    assert!(idle <= most, "threads were promised nothing: {promised:?}");
 }
 
 /// Also the process that the others start and kill.
@@ -223,6 +254,28 @@ fn killed_while_it_syncs() {
     match std::env::var_os(DIR) {
         Some(dir) => be_killed(Path::new(&dir)),
         None => kill_in_a_loop(Shape::Disk, 16),
+    }
+}
+
+/// In the bucket of the environment, or run again with one of a server in bad weather. The long
+/// form is more deaths: `ZINC_DEATHS`.
+#[testkit::needs("versitygw")]
+#[test]
+fn killed_while_it_syncs_in_bad_weather() {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
+    match store::given() {
+        Some(bucket) => {
+            let pools = Pools::in_store("killsync", |_: &Path| store::below(&bucket, "disk"));
+            kill_in(&pools, Shape::Disk, number("ZINC_DEATHS").unwrap_or(1), true);
+        }
+        None => {
+            let folder = tempfile::tempdir().unwrap();
+            let server = S3Server::start(folder.path(), "bucket");
+            let weather = Weather::before(&server.endpoint(), number("ZINC_SEED").unwrap_or(1));
+            let test = "killed_while_it_syncs_in_bad_weather";
+            store::run_again(test, "s3://bucket/a", &weather.endpoint(), &server.environment());
+            println!("{}", weather.was_bad());
+        }
     }
 }
 
