@@ -57,6 +57,12 @@ for _ in 1 2 3; do
     trips "a property, which waits for its txg" "$zinc" zfs set bench:trips="$RANDOM" far/always
     trips "a file of 4 KiB with sync=always" "$zinc" cp -f small far/always:/
 done
+for _ in 1 2 3 4 5; do
+    "$zinc" cp -f small far:/
+    "$zinc" zpool sync far
+done
+"$zinc" txgs -Hp far | awk -v d=$delay '$3 == "C" && $6 > 0 { print $12 / d / 1000000 }' | sort -n |
+    awk '{ t[NR] = $1 } END { printf "| the sync of a txg, the middle one of %d | %.1f |\n", NR, t[int((NR + 1) / 2)] }'
 "$zinc" zpool export far
 
 echo
