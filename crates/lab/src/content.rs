@@ -14,14 +14,19 @@ pub(crate) const CONTENTS: u64 = 64;
 /// Sectors of the disks.
 const SECTOR: usize = 512;
 
-/// [`CONTENTS`] blocks that compress this many times: a begin of noise, and zeros. Those that are
-/// not to compress are zeros, to be stored without compression.
-pub(crate) fn contents(record: u64, ratio: f64, rng: &mut Xoshiro256) -> Vec<Arc<Block>> {
+/// `count` blocks that compress this many times: a begin of noise, and zeros. Those that are not to
+/// compress are zeros, to be stored without compression.
+pub(crate) fn contents(
+    record: u64,
+    ratio: f64,
+    count: u64,
+    rng: &mut Xoshiro256,
+) -> Vec<Arc<Block>> {
     let sectors = record as f64 / ratio / SECTOR as f64;
     let block = |n: u64| {
         let mut bytes = AlignedBuf::zeroed(record as usize);
         // As many of the next smaller and larger number of sectors as give the ratio.
-        let more = (n as f64 + 0.5) / (CONTENTS as f64) < sectors.fract();
+        let more = (n as f64 + 0.5) / (count as f64) < sectors.fract();
         let sectors = sectors as usize + usize::from(more);
         let noise = if ratio > 1.0 { (sectors * SECTOR).saturating_sub(FRAMING) } else { 0 };
         for part in bytes[..noise].chunks_mut(8) {
@@ -29,7 +34,7 @@ pub(crate) fn contents(record: u64, ratio: f64, rng: &mut Xoshiro256) -> Vec<Arc
         }
         Arc::new(Block::new(bytes, Endian::Little))
     };
-    (0..CONTENTS).map(block).collect()
+    (0..count).map(block).collect()
 }
 
 /// The same blocks as they are stored with LZ4, which is done once and not whenever one of them is

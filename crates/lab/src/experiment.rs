@@ -9,6 +9,10 @@ use crate::target::Target;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Seeds that each runs with on simulated disks when no others are asked for: one figure of one run
+/// may be luck.
+pub const SEEDS: u64 = 5;
+
 /// An experiment, as the registry has it.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -18,8 +22,6 @@ pub struct Experiment {
     pub about: &'static str,
     /// The preset it runs on when none is named; its figures are judged there only.
     pub preset: &'static str,
-    /// Seeds that it runs with on simulated disks when none are asked for: as many as take seconds.
-    pub seeds: u64,
     /// MiB of memory that a simulated seed takes, about.
     pub memory_mib: u64,
     /// Seconds of a processor that a simulated seed takes, about.

@@ -161,7 +161,7 @@ const DOCUMENT_2: &[Item] = &[
     item("text: 40 MB/s by 16 zio threads", In(PIOS, "16 zio threads: more", "", "")),
     item("text: any leaf-sync threads are better", In(PIOS, "settings of 2007: 2, 8", "", "")),
     item("text: best with 2", In(PIOS, "settings of 2007: best number", "", "")),
-    item("three things left open", In(PIOS, "zinc: ", "", "")),
+    item("three things left open", In(PIOS, "zinc", "", "")),
 ];
 
 const DOCUMENT_3: &[Item] = &[
@@ -319,7 +319,9 @@ pub fn markdown(outcomes: &[Outcome], how: &str) -> String {
         "# Every figure of the five documents, and of the studies held out\n\n\
          Made by `{how} --figures docs/lab/figures.md`: the list is in crates/lab/src/figures.rs, \
          the results are\nthat run's. Kinds of rows are explained in \
-         [the guide](../guide/lab.md); what each row gave is in the report.\n\n{}\n",
+         [the guide](../guide/lab.md); what each row gave is in the report.\n\n{}\n\nA \
+         ratio is that of the median to the published value. In a range that was published it is \
+         1, and outside it to its nearest end.\n",
         crate::report::headline(outcomes),
     );
     for (title, items) in &DOCUMENTS {
@@ -373,10 +375,14 @@ fn result(rows: &[&Row]) -> String {
         (0, _) => "**outside**".to_owned(),
         _ => format!("{within} within, **{outside} outside**"),
     };
+    let of = match rows.iter().any(|row| row.published().is_some()) {
+        true => "of the published",
+        false => "of what follows from the study",
+    };
     if low.is_finite() {
         let _ = match (high - low) < 0.005 {
-            true => write!(text, "; {low:.2} of the published"),
-            false => write!(text, "; {low:.2} to {high:.2} of the published"),
+            true => write!(text, "; {low:.2} {of}"),
+            false => write!(text, "; {low:.2} to {high:.2} {of}"),
         };
     }
     text
@@ -424,7 +430,7 @@ mod tests {
         let missing: Vec<&str> = outcomes
             .iter()
             .flat_map(|outcome| &outcome.rows)
-            .filter(|row| row.published().is_some() && !listed.contains(row))
+            .filter(|row| row.compared().is_some() && !listed.contains(row))
             .map(|row| row.row.as_str())
             .collect();
         assert_eq!(missing, ["least throughput of a sync"]);

@@ -31,6 +31,12 @@ const DISTANCES: [f64; 8] =
     [0.002, 1.0 / 128.0, 1.0 / 32.0, 1.0 / 12.0, 1.0 / 6.0, 1.0 / 3.0, 0.6, 0.9];
 /// Bytes of a small read.
 const SMALL: u64 = 4096;
+/// Bytes of a long read.
+const LONG: u64 = 1 << 20;
+/// What a number of rounds may be off by the noise of two measurements.
+const ROUNDS_OFF: f64 = 0.25;
+/// From how many times as many units on a long read has seen other limits than small ones.
+const MORE_UNITS: f64 = 1.25;
 /// Requests under way that are tried.
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The same where nothing rotates, besides.
@@ -130,13 +136,23 @@ impl Traits {
     /// Where long reads with many under way come at this rate.
     fn flash(&self, carried: f64) -> Ssd {
         let page = 1.0 / self.alone().max(1.0);
+        let (read, latency) = (page * 0.8, page * 0.2);
+        // Many small reads, of which some wait for the same unit; and a long one alone, which takes
+        // its pages from all units, a round after the other, and knows of no more commands.
+        let by_small = (self.best() * page).round().max(1.0);
+        let rounds = ((LONG as f64 / self.outer.max(1.0) - latency) / read + ROUNDS_OFF).floor();
+        let by_long = (LONG / SMALL) as f64 / rounds.max(1.0);
+        // Then it is not units that hold small reads back, but what takes their commands.
+        let each = 1.0 / self.best().max(1.0);
+        let command = if by_long > MORE_UNITS * by_small { each } else { 0.1 * each };
         Ssd {
-            units: ((self.best() * page).round() as usize).max(1),
+            units: by_small.max(by_long).round() as usize,
             page_bytes: SMALL,
-            read_us: page * 0.8e6,
-            program_us: page * 0.8e6,
-            command_us: 0.1e6 / self.best().max(1.0),
-            latency_us: page * 0.2e6,
+            read_us: read * 1e6,
+            program_us: read * 1e6,
+            command_us: command * 1e6,
+            latency_us: (latency + 0.1 * each - command).max(0.0) * 1e6,
+            write_latency_us: 0.0,
             // One long read at a time does not fill the bus of a fast disk.
             bus_bytes_per_second: carried.max(self.outer),
             depth: self.depth().max(1) * 2,
@@ -221,7 +237,6 @@ fn same_place(disk: &mut dyn Fitted, effort: Effort, len: u64) -> std::io::Resul
 
 /// Bytes in a second of long reads from a place on.
 fn rate(disk: &mut dyn Fitted, effort: Effort, from: u64) -> std::io::Result<f64> {
-    const LONG: u64 = 1 << 20;
     let from = from / LONG * LONG;
     disk.read(from, LONG)?;
     let mut row = in_a_row(disk.size() - from - LONG, LONG);
@@ -232,7 +247,6 @@ fn rate(disk: &mut dyn Fitted, effort: Effort, from: u64) -> std::io::Result<f64
 
 /// Bytes in a second of long reads, many of them under way.
 fn carried(disk: &mut dyn Fitted, effort: Effort, rng: &mut Xoshiro256) -> std::io::Result<f64> {
-    const LONG: u64 = 1 << 20;
     const UNDER_WAY: usize = 16;
     let places = (disk.size() / LONG).max(1);
     let (mut read, mut seconds) = (0, 0.0);

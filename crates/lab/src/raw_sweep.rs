@@ -35,7 +35,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "raw-sweep",
     about: "single synchronous writes to a bare disk, by size",
     preset: "hitachi-dk32ej36n",
-    seeds: 5,
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::Writes,

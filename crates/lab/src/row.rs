@@ -5,6 +5,10 @@
 //! when it is met; one of which nothing was used does. So a row cannot be made without its kind:
 //! there is a constructor for each, and only the four that are of the study take a published value.
 //! A goal of ours has none. Of a histogram, the one constructor is told the kind.
+//!
+//! What is compared is not always what was published: that a second disk "gives 30 more" than the
+//! 210 of one is a claim of 240, and 240 stands nowhere. Such a value is not shown as published
+//! ([`Row::follows`]).
 
 use serde::Serialize;
 
@@ -60,18 +64,28 @@ impl Kind {
 pub enum Published {
     /// A number.
     Figure(f64),
+    /// A range: "20 to 50".
+    Range(f64, f64),
     /// How many values fell into each bucket, by its lower bound. What is measured is how far the
     /// shapes are apart.
     Histogram(Vec<(f64, u32)>),
 }
 
 impl Published {
+    /// A number; of a range if `bound` says so.
+    fn of(figure: f64, bound: Bound) -> Self {
+        match bound {
+            Bound::RangeTo(end) => Self::Range(figure, end),
+            _ => Self::Figure(figure),
+        }
+    }
+
     /// The number, if it is one.
     #[must_use]
     pub fn figure(&self) -> Option<f64> {
         match self {
             Self::Figure(figure) => Some(*figure),
-            Self::Histogram(_) => None,
+            Self::Range(..) | Self::Histogram(_) => None,
         }
     }
 }
@@ -121,6 +135,8 @@ pub enum Bound {
     AtMost,
     /// Between these.
     Between(f64, f64),
+    /// The study says a range, from the published figure to this: in it.
+    RangeTo(f64),
 }
 
 impl Bound {
@@ -140,6 +156,7 @@ impl Bound {
             Self::AtLeast => return Range::at_least(published),
             Self::AtMost => return Range::at_most(published),
             Self::Between(low, high) => (low, high),
+            Self::RangeTo(high) => (published, high),
         };
         Range { low: Some(low), high: high.is_finite().then_some(high) }
     }
@@ -169,7 +186,9 @@ pub struct Row {
     /// Its unit: "MB/s", "ms", "I/Os"; empty for a plain number.
     pub unit: &'static str,
     kind: Kind,
-    published: Option<Published>,
+    /// What it is compared with: published, or following from what is.
+    compared: Option<Published>,
+    follows: Option<&'static str>,
     range: Range,
     values: Vec<f64>,
     not_judged: Option<&'static str>,
@@ -182,8 +201,8 @@ impl Row {
         (published, range): (Published, Range),
         measured: f64,
     ) -> Self {
-        let (row, published, values) = (row.into(), Some(published), vec![measured]);
-        Self { row, unit, kind, published, range, values, not_judged: None }
+        let (row, compared, values) = (row.into(), Some(published), vec![measured]);
+        Self { row, unit, kind, compared, follows: None, range, values, not_judged: None }
     }
 
     /// What the machine was given because the study says it.
@@ -195,7 +214,7 @@ impl Row {
         bound: Bound,
         measured: f64,
     ) -> Self {
-        let study = (Published::Figure(published), bound.range(published));
+        let study = (Published::of(published, bound), bound.range(published));
         Self::of_study(Kind::Input, (row, unit), study, measured)
     }
 
@@ -208,7 +227,7 @@ impl Row {
         bound: Bound,
         measured: f64,
     ) -> Self {
-        let study = (Published::Figure(published), bound.range(published));
+        let study = (Published::of(published, bound), bound.range(published));
         Self::of_study(Kind::Fitted, (row, unit), study, measured)
     }
 
@@ -221,7 +240,7 @@ impl Row {
         bound: Bound,
         measured: f64,
     ) -> Self {
-        let study = (Published::Figure(published), bound.range(published));
+        let study = (Published::of(published, bound), bound.range(published));
         Self::of_study(Kind::Predicted, (row, unit), study, measured)
     }
 
@@ -234,7 +253,7 @@ impl Row {
         bound: Bound,
         measured: f64,
     ) -> Self {
-        let study = (Published::Figure(published), bound.range(published));
+        let study = (Published::of(published, bound), bound.range(published));
         Self::of_study(Kind::Derived, (row, unit), study, measured)
     }
 
@@ -264,11 +283,18 @@ impl Row {
             row: row.into(),
             unit,
             kind: Kind::Own,
-            published: None,
+            compared: None,
+            follows: None,
             range: Range::default(),
             values: vec![measured],
             not_judged: Some(NO_GOAL),
         }
+    }
+
+    /// The same row, whose value is not a published one: it follows from those like this.
+    #[must_use]
+    pub fn follows(self, from: &'static str) -> Self {
+        Self { follows: Some(from), ..self }
     }
 
     /// The same row, shown and not judged.
@@ -293,7 +319,34 @@ impl Row {
     /// What the study printed; a row of ours has nothing.
     #[must_use]
     pub fn published(&self) -> Option<&Published> {
-        self.published.as_ref()
+        self.compared.as_ref().filter(|_| self.follows.is_none())
+    }
+
+    /// What it is compared with: what the study printed, or what follows from that.
+    #[must_use]
+    pub fn compared(&self) -> Option<&Published> {
+        self.compared.as_ref()
+    }
+
+    /// What the value that it is compared with follows from, if that was not published.
+    #[must_use]
+    pub fn follows_from(&self) -> Option<&'static str> {
+        self.follows
+    }
+
+    /// The number that it is compared with; of a range that was published, and where only a least
+    /// or a most was, the nearest that agrees.
+    #[must_use]
+    pub fn reference(&self) -> Option<f64> {
+        let (Range { low, high }, measured) = (self.range, self.measured());
+        match *self.compared.as_ref()? {
+            Published::Range(low, high) => Some(measured.max(low).min(high)),
+            Published::Figure(figure) => match low.is_none() || high.is_none() {
+                true if self.range.holds(measured) => Some(measured),
+                _ => Some(figure),
+            },
+            Published::Histogram(_) => None,
+        }
     }
 
     /// Where it has to be.
@@ -333,11 +386,12 @@ impl Row {
         self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Measured over published; `None` where no number was published, or zero.
+    /// Measured over [`Self::reference`]: 1 in a range that was published, and outside it over its
+    /// nearest end. `None` where there is no number, or zero.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let published = self.published.as_ref()?.figure()?;
-        (published != 0.0).then(|| self.measured() / published)
+        let reference = self.reference()?;
+        (reference != 0.0).then(|| self.measured() / reference)
     }
 
     /// What is said of it: it is within its bounds when the value of every seed is.
@@ -404,6 +458,26 @@ mod tests {
         row.join(&one(120.0));
         assert_eq!((row.measured(), row.verdict()), (104.0, Verdict::Outside));
         assert_eq!(row.not_judged(ELSEWHERE).verdict(), Verdict::NotJudged(ELSEWHERE));
+    }
+
+    #[test]
+    fn a_range_is_agreed_with_anywhere() {
+        let of = |measured| Row::predicted("x", "MB/s", 20.0, Bound::RangeTo(50.0), measured);
+        assert_eq!(of(30.0).published(), Some(&Published::Range(20.0, 50.0)));
+        let judged = |row: Row| (row.verdict(), row.ratio());
+        assert_eq!(judged(of(30.0)), (Verdict::Within, Some(1.0)));
+        assert_eq!(judged(of(100.0)), (Verdict::Outside, Some(2.0)));
+        assert_eq!(judged(of(10.0)), (Verdict::Outside, Some(0.5)));
+        let least = |measured| Row::predicted("x", "", 8.0, Bound::AtLeast, measured);
+        assert_eq!((least(16.0).ratio(), least(4.0).ratio()), (Some(1.0), Some(0.5)));
+    }
+
+    #[test]
+    fn what_follows_is_compared_and_not_published() {
+        let row = Row::predicted("x", "MB/s", 240.0, Bound::Within(0.1), 120.0).follows("210 + 30");
+        assert_eq!((row.published(), row.compared()), (None, Some(&Published::Figure(240.0))));
+        assert_eq!((row.ratio(), row.follows_from()), (Some(0.5), Some("210 + 30")));
+        assert_eq!(row.verdict(), Verdict::Outside);
     }
 
     #[test]

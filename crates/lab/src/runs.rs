@@ -267,7 +267,6 @@ mod tests {
         name: "small",
         about: "",
         preset: "nvme",
-        seeds: 1,
         memory_mib: 1,
         seconds: 1,
         on_device: crate::experiment::OnDevice::Reads,

@@ -60,14 +60,14 @@ impl Score {
     }
 }
 
-/// A row that counts, with what was published.
+/// A row that counts, with what it is compared with.
 fn counted(row: &Row) -> Option<(&Row, f64)> {
-    let published = row.published()?.figure().filter(|figure| *figure > 0.0)?;
+    let reference = row.reference().filter(|reference| *reference > 0.0)?;
     let range = row.range();
     // What has to be beyond a number is not near it.
     let near = range.low.is_some() && range.high.is_some();
     let judged = !matches!(row.verdict(), Verdict::NotJudged(_));
-    (row.kind() == Kind::Predicted && near && judged).then_some((row, published))
+    (row.kind() == Kind::Predicted && near && judged).then_some((row, reference))
 }
 
 fn rank_correlation(rows: &[(&Row, f64)]) -> Option<f64> {

@@ -30,7 +30,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "seek",
     about: "reads of a bare disk in a row and at random, by block size",
     preset: "seek-study",
-    seeds: 5,
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::Reads,

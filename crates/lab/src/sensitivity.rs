@@ -225,7 +225,7 @@ fn published(row: &Row) -> Option<Published> {
         row: row.row.clone(),
         unit: row.unit,
         kind: row.kind(),
-        published: row.published()?.figure().filter(|figure| *figure > 0.0)?,
+        published: row.compared()?.figure().filter(|figure| *figure > 0.0)?,
         range: row.range(),
         measured: row.measured(),
     })

@@ -90,6 +90,9 @@ pub(crate) struct Shape<'a> {
     pub(crate) record: u32,
     /// Memory for blocks that were read.
     pub(crate) cache_bytes: usize,
+    /// What is read ahead of all readers, at most. Studies say of their readers how many they were,
+    /// and not what was read ahead of them.
+    pub(crate) read_ahead_bytes: u64,
     /// Tunables, `NAME=VALUE`.
     pub(crate) tunables: &'a [String],
 }
@@ -112,8 +115,14 @@ pub fn pool(
     let size = disks.iter().map(|d| d.size()).sum::<u64>();
     let named = disks.into_iter().enumerate().map(|(n, disk)| (format!("disk{n:02}"), disk));
     let each = size / (writers as u64 + 1) / u64::from(record) * u64::from(record);
-    let shape =
-        Shape { volumes: writers, volume_bytes: each, record, cache_bytes: CACHE_BYTES, tunables };
+    let shape = Shape {
+        volumes: writers,
+        volume_bytes: each,
+        record,
+        cache_bytes: CACHE_BYTES,
+        read_ahead_bytes: 0,
+        tunables,
+    };
     pool_of(rt, striped(named), &shape)
 }
 
@@ -130,8 +139,7 @@ pub(crate) fn pool_of(
         ashift: Some(9),
         fs_properties: vec![off("compression"), off("checksum")],
         cache_bytes: shape.cache_bytes,
-        // Studies say of their readers how many they were, and not what was read ahead of them.
-        read_ahead_bytes: 0,
+        read_ahead_bytes: shape.read_ahead_bytes,
         tunables: settings?,
         ..CreateOptions::new("h", tops)
     };

@@ -80,7 +80,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "sync-stream",
     about: "one sequential writer, measured over the sync of each txg",
     preset: "hitachi-dk32ej36n-cached",
-    seeds: 5,
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::MakesPool,
@@ -123,7 +122,10 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let raw = raw_sweep::enough_for(target, setting, least)?;
     // The study's own figures say so of its disk.
     let reached = Bound::Between(RAW_KIB, 2.0 * RAW_KIB);
-    outcome.rows.extend(raw.map(|kib| Row::derived(RAW, "KiB", RAW_KIB, reached, kib as f64)));
+    outcome.rows.extend(raw.map(|kib| {
+        let row = Row::derived(RAW, "KiB", RAW_KIB, reached, kib as f64);
+        row.follows("its table of single writes")
+    }));
     outcome.parameters = parameters(target, scale);
     Ok(if target.is_the_study_s(&EXPERIMENT) { outcome } else { outcome.elsewhere() })
 }
@@ -253,7 +255,8 @@ fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
     let least = |rates: &mut dyn Iterator<Item = f64>| rates.fold(f64::INFINITY, f64::min);
     let published = least(&mut TABLE.iter().map(|p| p.mb_per_s));
     let measured = least(&mut points.iter().map(|p| p.1));
-    rows.push(Row::derived(LEAST, "MB/s", published, NEAR, measured));
+    let row = Row::derived(LEAST, "MB/s", published, NEAR, measured);
+    rows.push(row.follows("the least of its rates"));
     let line = |name: &str, points| Series { name: name.to_owned(), points };
     let study = TABLE.iter().enumerate().map(|(n, p)| (n as f64 + 1.0, p.mb_per_s)).collect();
     Outcome {

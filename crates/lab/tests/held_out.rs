@@ -34,13 +34,17 @@ fn stands_in_the_study(outcome: &Outcome) {
     let figures = figures(outcome.experiment);
     let mut needed = vec![false; figures.len()];
     for row in published(outcome) {
-        let Some(value) = row.published().and_then(|p| p.figure()) else {
+        let Some(value) = row.compared().and_then(|p| p.figure()) else {
             panic!("{} has no number", row.row);
         };
         let mut of_figures = false;
         for (n, figure) in figures.iter().enumerate() {
             if *figure == value {
                 (needed[n], of_figures) = (true, true);
+            }
+            // A quotient is not called published.
+            if row.published().is_some() {
+                continue;
             }
             let under = figures.iter().position(|under| *figure / under == value);
             if let Some(under) = under.filter(|under| *under != n) {
@@ -55,7 +59,7 @@ fn stands_in_the_study(outcome: &Outcome) {
 }
 
 fn published(outcome: &Outcome) -> impl Iterator<Item = &Row> {
-    outcome.rows.iter().filter(|row| row.published().is_some())
+    outcome.rows.iter().filter(|row| row.compared().is_some())
 }
 
 /// Rows with a published value of a kind.

@@ -66,6 +66,10 @@ fn ssd(spec: &Ssd) -> Vec<Number> {
         ("depth", spec.depth as f64, "requests", One),
         ("write_cache_bytes", spec.write_cache_bytes as f64, "bytes", None),
     ];
+    // One that there is no more of than of reads is not listed.
+    if spec.write_latency_us != 0.0 {
+        all.push(("write_latency_us", spec.write_latency_us, "us", None));
+    }
     if let Option::Some(garbage) = &spec.garbage {
         all.extend([
             ("garbage.block_bytes", garbage.block_bytes as f64, "bytes", Some),

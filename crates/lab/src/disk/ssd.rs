@@ -31,6 +31,9 @@ pub struct Ssd {
     pub command_us: f64,
     /// What a command takes besides, at the same time as others: driver, interrupt.
     pub latency_us: f64,
+    /// What a write that no buffer takes needs besides, at the same time as others.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub write_latency_us: f64,
     /// Rate of the bus.
     pub bus_bytes_per_second: f64,
     /// Commands it accepts at once.
@@ -44,6 +47,10 @@ pub struct Ssd {
     /// What writing costs besides because the disk is full, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub garbage: Option<Garbage>,
+}
+
+fn is_nothing(microseconds: &f64) -> bool {
+    *microseconds == 0.0
 }
 
 pub(crate) struct SsdDisk {
@@ -158,7 +165,7 @@ impl SsdDisk {
             self.buffered.insert((*written, self.events, bytes));
             self.buffered_bytes += bytes;
         }
-        if capacity > 0 { let_in } else { safe }
+        if capacity > 0 { let_in } else { safe + micros(self.spec.write_latency_us) }
     }
 
     /// On a disk that is full: the units move pages and erase before they write this one.

@@ -120,5 +120,11 @@ fn flash(disk: &mut dyn Fitted, spec: &mut Ssd, effort: Effort) -> std::io::Resu
     let rate = later.iter().sum::<f64>() / later.len().max(1) as f64;
     spec.program_us = spec.units as f64 * spec.page_bytes as f64 / rate.max(1.0) * 1e6;
     spec.write_cache = alone * 1e6 < 0.8 * spec.program_us;
+    if !spec.write_cache {
+        // What one write takes beyond what many at once say of each.
+        let carried = SMALL as f64 / spec.bus_bytes_per_second * 1e6;
+        let model = spec.command_us + carried + spec.program_us + spec.latency_us;
+        spec.write_latency_us = (alone * 1e6 - model).max(0.0);
+    }
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(crate) fn only_what_was_committed(outcome: &mut Outcome) {
 /// How many rows with a published value differ from what was committed, and of how many.
 pub(super) fn moved(outcome: &Outcome) -> (usize, usize) {
     let Some(committed) = Committed::of(outcome.experiment) else { return (0, 0) };
-    let rows = || outcome.rows.iter().filter(|row| row.published().is_some());
+    let rows = || outcome.rows.iter().filter(|row| row.compared().is_some());
     let moved = rows().filter(|row| !committed.still_says(row, &outcome.seeds));
     (moved.count(), rows().count())
 }

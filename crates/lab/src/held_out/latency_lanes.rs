@@ -38,7 +38,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h3-latency-lanes",
     about: "held out: writes to disks of artificial latency",
     preset: "lanes-10ms",
-    seeds: 5,
     memory_mib: 512,
     seconds: 6,
     on_device: OnDevice::Nothing,

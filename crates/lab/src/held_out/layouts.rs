@@ -16,13 +16,13 @@
 //! writes and reads of more than six disks.
 
 use super::machine::{
-    COPY_MIB_PER_S, disk_7200, parameters_of_2013, parameters_of_disk, tunables_of_2013,
+    COPY_MIB_PER_S, READ_AHEAD, disk_7200, parameters_of_2013, parameters_of_disk, tunables_of_2013,
 };
 use super::meaning;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
-use crate::parameter::{Origin, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 use crate::row::{Bound, Row};
 use crate::stream::{self, HOLD_TREE, RECORD_BYTES, Shape, StreamError};
 use crate::target::Target;
@@ -37,11 +37,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h2-layouts",
     about: "held out: 26 layouts of the same disks",
     preset: "hdd-16t",
-    seeds: 5,
     memory_mib: 2048,
     seconds: 36,
     on_device: OnDevice::Nothing,
-    numbers: &[],
+    numbers: &[READ_AHEAD, MEMORY_FOR_BLOCKS],
     run,
 };
 
@@ -52,7 +51,9 @@ const FILE_BYTES: u64 = 16 << 30;
 /// Memory of the machine, in the study.
 const MEMORY_BYTES: u64 = 16 << 30;
 /// What of it blocks have that were read.
-const CACHE_BYTES: u64 = 15 << 30;
+const MEMORY_FOR_BLOCKS: Number =
+    Number::new("memory for blocks, of that", 15.0, "GiB", Origin::Assumed);
+const GIB: f64 = (1_u64 << 30) as f64;
 /// Random reads, in the study.
 const SEEKS: u64 = 8192;
 /// Programs that do them.
@@ -132,13 +133,14 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
                 let name = format!("{disks} disks, {layout}: {what} over single");
                 let measured = measured[column] / single[column];
                 Row::predicted(name, "", measured, NEAR, over)
+                    .follows("both rates")
                     .judged_if(*disks <= SMALL || ALWAYS.contains(what), LIMITED)
             });
         }
     }
     Ok(Outcome {
         rows,
-        parameters: parameters(),
+        parameters: parameters(setting),
         charts: vec![Chart {
             title: "Each layout over one disk".to_owned(),
             x: "layout, in the order of the rows".to_owned(),
@@ -175,7 +177,8 @@ fn simulated(disks: usize, layout: Layout, setting: &Setting) -> Result<[f64; 4]
             volumes: 1,
             volume_bytes: file_bytes,
             record: RECORD_BYTES,
-            cache_bytes: here(CACHE_BYTES) as usize,
+            cache_bytes: here((setting.number(&MEMORY_FOR_BLOCKS) * GIB) as u64) as usize,
+            read_ahead_bytes: (setting.number(&READ_AHEAD) as u64) << 20,
             tunables: &tunables,
         };
         let pool = stream::pool_of(rt, layout.tops(named.collect()), &shape)?;
@@ -263,20 +266,21 @@ impl Bonnie<'_> {
     }
 }
 
-fn parameters() -> Vec<Parameter> {
+fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let gib = |bytes: u64| (bytes >> 30) as f64;
     let mut all = vec![
         of("file", gib(FILE_BYTES), "GiB", Origin::Study),
         of("memory of the machine", gib(MEMORY_BYTES), "GiB", Origin::Study),
         of("part of all bytes that is simulated", 1.0 / PART as f64, "", Origin::Assumed),
-        of("memory for blocks, of that", gib(CACHE_BYTES), "GiB", Origin::Assumed),
+        setting.parameter(&MEMORY_FOR_BLOCKS),
         of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
         of("disk: rotations", 7200.0, "/min", Origin::Study),
         of("disk: rate of the platter", MEDIA_BYTES_PER_S / 1e6, "MB/s", Origin::Assumed),
         of("programs that seek", SEEKERS as f64, "", Origin::Assumed),
         of("random reads", SEEKS as f64, "", Origin::Assumed),
         of("rate of a copy", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
+        setting.parameter(&READ_AHEAD),
     ];
     all.extend(parameters_of_disk(Origin::Assumed));
     all.extend(parameters_of_2013());

@@ -2,10 +2,15 @@
 //! and the engine of the time before 2017.
 
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec};
-use crate::parameter::{Origin, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 
 /// Bytes that a program and the engine copy in a second.
 pub(super) const COPY_MIB_PER_S: f64 = 1024.0;
+
+/// What is read ahead of all readers: nothing, because zinc could not when this was predicted. What
+/// it changes can be tried.
+pub(super) const READ_AHEAD: Number =
+    Number::whole("read ahead of readers, at most", 0.0, "MiB", Origin::Given);
 
 /// A disk of 7200 rpm as data sheets of 2012 have them, with such a sustained rate outside, seeks
 /// that are this many times as long, and no write cache.

@@ -15,7 +15,7 @@
 //! ([`FILL`]); the disks are small, so that little has to be written, which changes no distance as
 //! a part of the whole. Memory holds nothing of the files: they were larger.
 
-use super::machine::{COPY_MIB_PER_S, disk_7200, parameters_of_disk};
+use super::machine::{COPY_MIB_PER_S, READ_AHEAD, disk_7200, parameters_of_disk};
 use super::{Published, meaning, row};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
@@ -35,11 +35,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h4-mirror-reads",
     about: "held out: reads of striped mirrors, by the number of their sides",
     preset: "hdd-16t",
-    seeds: 5,
     memory_mib: 512,
     seconds: 18,
     on_device: OnDevice::Nothing,
-    numbers: &[],
+    numbers: &[READ_AHEAD],
     run,
 };
 
@@ -85,7 +84,7 @@ const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
 }
 
 const fn ratio(row: &'static str, value: f64) -> Published {
-    near(row, "", value)
+    near(row, "", value).following("both rates")
 }
 
 /// What the threads read.
@@ -164,6 +163,7 @@ fn simulated(ways: usize, setting: &Setting) -> Result<Vec<f64>, StreamError> {
             volume_bytes: FILE_BYTES,
             record: RECORD_BYTES,
             cache_bytes: CACHE_BYTES,
+            read_ahead_bytes: (setting.number(&READ_AHEAD) as u64) << 20,
             tunables: &[format!("zfs_dirty_data_max={}", 1_u64 << 30)],
         };
         let pool = stream::pool_of(rt, layout.tops(named.collect()), &shape)?;
@@ -226,6 +226,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("memory for blocks", mib(CACHE_BYTES as u64), "MiB", Origin::Assumed),
         of("rate of a copy from memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
         of("time of each pattern", seconds(setting), "s", Origin::Given),
+        setting.parameter(&READ_AHEAD),
     ];
     all.extend(parameters_of_disk(Origin::Assumed));
     all

@@ -41,17 +41,24 @@ struct Published {
     value: f64,
     bound: Bound,
     kind: Kind,
+    /// What it follows from, where the study has not printed it.
+    from: Option<&'static str>,
 }
 
 impl Published {
     /// A value that was predicted.
     const fn predicted(row: &'static str, unit: &'static str, value: f64, bound: Bound) -> Self {
-        Self { row, unit, value, bound, kind: Kind::Predicted }
+        Self { row, unit, value, bound, kind: Kind::Predicted, from: None }
     }
 
     /// The same value, as evidence of another kind.
     const fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
+    }
+
+    /// The same value, which follows from printed ones.
+    const fn following(self, from: &'static str) -> Self {
+        Self { from: Some(from), ..self }
     }
 }
 
@@ -67,7 +74,11 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
         Kind::Fitted => Row::fitted,
         Kind::Own => return Row::own(name, unit, predicted),
     };
-    make(name, unit, p.value, p.bound, predicted)
+    let row = make(name, unit, p.value, p.bound, predicted);
+    match p.from {
+        Some(from) => row.follows(from),
+        None => row,
+    }
 }
 
 /// What came of the predictions.

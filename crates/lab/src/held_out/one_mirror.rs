@@ -39,7 +39,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h5-one-mirror",
     about: "held out: a disk with ten writes under way, and with one",
     preset: "hdd-16t",
-    seeds: 5,
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::Nothing,
@@ -185,6 +184,7 @@ fn simulated(machine: &Machine, setting: &Setting) -> Result<Seconds, StreamErro
             volume_bytes: FILE_MIB << 20,
             record: RECORD_BYTES,
             cache_bytes: stream::CACHE_BYTES,
+            read_ahead_bytes: 0,
             tunables: &tunables,
         };
         let pool = stream::pool_of(rt, Layout::Mirror(2).tops(disks), &shape)?;

@@ -31,11 +31,11 @@
 
 use super::machine::{disk_7200, parameters_of_disk};
 use super::{Published, meaning, row};
-use crate::disk::Preset;
+use crate::disk::{Preset, Spec};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
-use crate::parameter::{Origin, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 use crate::row::{Bound, Kind};
 use crate::stream::{self, RECORD_BYTES, WRITE_BYTES};
 use crate::target::Target;
@@ -59,11 +59,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h8-scan-order",
     about: "held out: scrubs by bookmark and in the disks' order",
     preset: "hdd-16t",
-    seeds: 1,
     memory_mib: 512,
     seconds: 20,
     on_device: OnDevice::Nothing,
-    numbers: &[],
+    numbers: &[AGED, FILES_AGED, TREES_AGED, CACHED, ACTIVE, MIRROR_PART],
     run,
 };
 
@@ -87,6 +86,19 @@ const LESS_UNDER_WAY: u64 = 4 << 20;
 /// Parts in which records are overwritten, a txg each.
 const AGEING: u64 = 64;
 
+/// How often records of the aged pools were overwritten, on average.
+const AGED: Number = Number::new("aged: records overwritten, for each", 1.0, "", Origin::Assumed);
+// What the reports leave open, and what of it matters: to be tried.
+const FILES_AGED: Number =
+    Number::new("4 disks, not aged: records overwritten, for each", 0.0, "", Origin::Given);
+const TREES_AGED: Number =
+    Number::new("80 disks: small files overwritten, for each", 0.0, "", Origin::Given);
+const CACHED: Number = Number::new("disk: write cache of", 0.0, "MiB", Origin::Given);
+const ACTIVE: Number =
+    Number::whole("requests of a scrub at a disk, at most", 3.0, "", Origin::Given);
+const MIRROR_PART: Number =
+    Number::new("mirror: part of it that is made", 1.0 / 16.0, "", Origin::Given);
+
 /// RAID-Z vdevs of the largest pool, of which one is simulated.
 const GROUPS: f64 = 8.0;
 /// Bytes of the pool of four disks that are allocated.
@@ -103,16 +115,16 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const PUBLISHED: &[Published] = &[
     near("80 disks: scrub by bookmark", "MiB/s", 559.0),
     near("80 disks: in disk order", "MiB/s", 1638.4).of_kind(Kind::Derived),
-    near("80 disks: disk order over bookmark", "", 1638.4 / 559.0),
+    near("80 disks: disk order over bookmark", "", 1638.4 / 559.0).following("both rates"),
     near("4 disks: scrub by bookmark, each", "MB/s", 61.0),
     near("4 disks: in disk order, each", "MB/s", 121.0).of_kind(Kind::Derived),
-    near("4 disks: disk order over bookmark", "", 121.0 / 61.0),
+    near("4 disks: disk order over bookmark", "", 121.0 / 61.0).following("both rates"),
     near("4 disks: resilver by bookmark, each", "MB/s", 61.0),
     near("4 disks: scrub by bookmark of 3.5 TB", "h", 4.0).of_kind(Kind::Derived),
-    near("4 disks, aged: disk order over bookmark", "", 62.0 / 33.5),
+    near("4 disks, aged: disk order over bookmark", "", 62.0 / 33.5).following("both times"),
     near("1 disk, aged, 4 MiB under way: in disk order", "MB/s", 80.0),
     near("1 disk, aged, 16 MiB under way: in disk order", "MB/s", 160.0).of_kind(Kind::Derived),
-    near("1 disk, aged: 16 MiB over 4 MiB", "", 2.0),
+    near("1 disk, aged: 16 MiB over 4 MiB", "", 2.0).following("both rates"),
     near("mirror: rebuild in the order of space", "s", 106.0),
 ];
 
@@ -127,10 +139,13 @@ struct Plan {
     files: u64,
     /// MiB in larger ones.
     mib: u64,
-    aged: bool,
+    /// How often each file or record is overwritten, on average.
+    aged: f64,
     /// Allocated bytes for each byte of the disks.
     fill: f64,
-    tunables: &'static [&'static str],
+    /// Bytes of a disk's write cache.
+    cached: u64,
+    tunables: Vec<String>,
 }
 
 /// A pool that nothing was read of since it was imported.
@@ -161,7 +176,10 @@ impl Plan {
     fn pool(&self, rt: &Rt, seed: u64) -> Result<Pool, Error> {
         let site = SimDisks::new(rt);
         let size = self.capacity();
-        let preset: Preset = disk_7200(size, MEDIA_BYTES_PER_S, 1.0);
+        let mut preset: Preset = disk_7200(size, MEDIA_BYTES_PER_S, 1.0);
+        if let Spec::Rotating(spec) = &mut preset.disk {
+            (spec.write_cache, spec.write_cache_bytes) = (self.cached > 0, self.cached);
+        }
         let mut disks =
             preset.watched(&site, ("disk", self.disks() + 1), size, seed, |_, model| model);
         let other = disks.pop().ok_or("no disks")?;
@@ -176,7 +194,7 @@ impl Plan {
             ..CreateOptions::new("h", tops)
         };
         let live = live::create(rt, &options, &devices)?;
-        small_files(&live, self.files)?;
+        small_files(&live, (self.files, self.aged), seed)?;
         larger_files(&live, self.mib, self.aged, seed)?;
         live.export()?;
         let live = self.imported(rt, &disks)?;
@@ -200,20 +218,40 @@ impl Plan {
     }
 }
 
-fn small_files(pool: &LivePool, files: u64) -> Result<(), Error> {
+fn small_files(pool: &LivePool, (files, aged): (u64, f64), seed: u64) -> Result<(), Error> {
     const NOW: Time = Time { seconds: 1_500_000_000, nanos: 0 };
     pool.create_filesystem("h/trees", NewFilesystem::default(), Vec::new())?;
     let fs = pool.filesystem("h/trees")?;
-    let data = vec![0; SMALL_BYTES as usize];
+    let (data, mut all) = (vec![0; SMALL_BYTES as usize], Vec::new());
     for n in 0..files {
         let new = NewFile::new(NewKind::File, 0o644, NOW);
         let file = fs.create(fs.root_object(), format!("f{n}").as_bytes(), &new)?.number();
         fs.write_at(file, 0, &data, NOW)?;
+        all.push(file);
+    }
+    aging(pool, files, aged, seed, |n| Ok(fs.write_at(all[n as usize], 0, &data, NOW)?))
+}
+
+/// Overwrites `things` at random, each `aged` times on average.
+fn aging(
+    pool: &LivePool,
+    things: u64,
+    aged: f64,
+    seed: u64,
+    overwrite: impl Fn(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let all = (things as f64 * aged) as u64;
+    let mut rng = Xoshiro256::seeded(seed);
+    for n in 0..all {
+        overwrite(rng.below(things))?;
+        if n % (all / AGEING).max(1) == 0 {
+            pool.sync()?;
+        }
     }
     Ok(pool.sync()?)
 }
 
-fn larger_files(pool: &LivePool, mib: u64, aged: bool, seed: u64) -> Result<(), Error> {
+fn larger_files(pool: &LivePool, mib: u64, aged: f64, seed: u64) -> Result<(), Error> {
     let each = mib / PROGRAMS;
     if each == 0 {
         return Ok(());
@@ -229,16 +267,10 @@ fn larger_files(pool: &LivePool, mib: u64, aged: bool, seed: u64) -> Result<(), 
     }
     pool.sync()?;
     let records = each * WRITE_BYTES / u64::from(RECORD_BYTES);
-    let all = if aged { records * PROGRAMS } else { 0 };
-    let (mut rng, zeros) = (Xoshiro256::seeded(seed), stream::zeros(RECORD_BYTES));
-    for n in 0..all {
-        let at = rng.below(all);
-        stream::write_record(&files[(at / records) as usize], at % records, &zeros)?;
-        if n % (all / AGEING).max(1) == 0 {
-            pool.sync()?;
-        }
-    }
-    Ok(pool.sync()?)
+    let zeros = stream::zeros(RECORD_BYTES);
+    aging(pool, records * PROGRAMS, aged, seed, |at| {
+        Ok(stream::write_record(&files[(at / records) as usize], at % records, &zeros)?)
+    })
 }
 
 impl Pool {
@@ -293,50 +325,65 @@ fn part(of: u64, setting: &Setting) -> u64 {
     ((of as f64 * setting.scale) as u64).max(16)
 }
 
+/// Bytes of a disk's write cache.
+fn cached(setting: &Setting) -> u64 {
+    (setting.number(&CACHED) * f64::from(1 << 20)) as u64
+}
+
+/// How many requests of a scrub reach a disk.
+fn scrubbing(setting: &Setting) -> Vec<String> {
+    vec![format!("zfs_vdev_scrub_max_active={}", setting.number(&ACTIVE).max(1.0))]
+}
+
 /// One of eight vdevs of ten disks: 5.5 GB of 4 TB are allocated.
 fn trees(setting: &Setting) -> Plan {
     Plan {
         layout: Layout::Raidz(2, 10),
         files: part(20_000, setting),
         mib: 0,
-        aged: false,
+        aged: setting.number(&TREES_AGED),
         fill: 439.0 * GIB / 80.0 / 4e12,
-        tunables: &[],
+        cached: cached(setting),
+        tunables: scrubbing(setting),
     }
 }
 
 /// Four disks of 4 TB.
-fn four(setting: &Setting, aged: bool) -> Plan {
+fn four(setting: &Setting, aged: &Number) -> Plan {
     Plan {
         layout: Layout::Raidz(1, 4),
         files: 0,
         mib: part(3072, setting),
-        aged,
+        aged: setting.number(aged),
         fill: ALLOCATED_BYTES / 16e12,
-        tunables: &[],
+        cached: cached(setting),
+        tunables: scrubbing(setting),
     }
 }
 
 /// A disk as one of these four.
 fn one(setting: &Setting) -> Plan {
-    Plan { layout: Layout::Stripe, mib: part(2048, setting), ..four(setting, true) }
+    Plan { layout: Layout::Stripe, mib: part(2048, setting), ..four(setting, &AGED) }
 }
 
 /// A mirror of which a sixteenth is made.
 fn mirror(setting: &Setting) -> Plan {
-    let of = |bytes: f64, each: u64| part((bytes / 16.0) as u64 / each, setting);
+    let made = setting.number(&MIRROR_PART);
+    let of = |bytes: f64, each: u64| part((bytes * made) as u64 / each, setting);
+    let tunables = [
+        "zfs_rebuild_scrub_enabled=0",
+        "zfs_vdev_rebuild_min_active=8",
+        "zfs_vdev_rebuild_max_active=10",
+        "zfs_vdev_async_write_min_active=10",
+    ];
     Plan {
         layout: Layout::Stripe,
         files: of(TREES_BYTES, SMALL_BYTES),
         mib: of(MIRROR_BYTES, 1 << 20),
-        aged: false,
+        aged: 0.0,
         fill: (MIRROR_BYTES + TREES_BYTES) / MIRROR_DISK_BYTES,
-        tunables: &[
-            "zfs_rebuild_scrub_enabled=0",
-            "zfs_vdev_rebuild_min_active=8",
-            "zfs_vdev_rebuild_max_active=10",
-            "zfs_vdev_async_write_min_active=10",
-        ],
+        cached: cached(setting),
+        tunables: tunables.map(str::to_owned).to_vec(),
     }
 }
 
@@ -369,12 +416,12 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     tell("trees of small files");
     let trees = orders(&trees(setting), setting)?.map(|mb| mb * 1e6 * 80.0 / f64::from(1 << 20));
     tell("four disks");
-    let plan = four(setting, false);
+    let plan = four(setting, &FILES_AGED);
     let disks = orders(&plan, setting)?;
     let resilver = with_pool(&plan, setting, Pool::resilver)?;
     let hours = ALLOCATED_BYTES / 4.0 / 1e6 / 3600.0;
     tell("four disks, aged");
-    let aged = orders(&four(setting, true), setting)?;
+    let aged = orders(&four(setting, &AGED), setting)?;
     tell("one disk, aged");
     let limits = [LESS_UNDER_WAY, UNDER_WAY]
         .map(|bytes| with_pool(&one(setting), setting, |pool| pool.in_disk_order(bytes)));
@@ -433,9 +480,8 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("80 disks: allocated", percent(trees(setting)), "%", Origin::Assumed),
         of("small file", SMALL_BYTES as f64 / 1024.0, "KiB", Origin::Assumed),
         of("4 disks: raidz1 of", 4.0, "disks", Origin::Study),
-        of("4 disks: allocated", percent(four(setting, false)), "%", Origin::Study),
+        of("4 disks: allocated", percent(four(setting, &FILES_AGED)), "%", Origin::Study),
         of("programs that write at once", PROGRAMS as f64, "", Origin::Assumed),
-        choice("aged", "as many records overwritten at random as there are", Origin::Assumed),
         of("mirror: larger files", MIRROR_BYTES / GIB, "GiB", Origin::Study),
         of("mirror: trees of small files", TREES_BYTES / GIB, "GiB", Origin::Assumed),
         choice("mirror: rebuild I/Os, writes, at least", "8, 10", Origin::Study),
@@ -444,6 +490,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         choice("sectors", "4 KiB", Origin::Assumed),
         of("part of the files that is made", setting.scale, "", Origin::Given),
     ];
+    all.extend(EXPERIMENT.numbers.iter().map(|number| setting.parameter(number)));
     all.extend(parameters_of_disk(Origin::Assumed));
     all
 }

@@ -24,7 +24,7 @@ use crate::disk::{Preset, Spec, preset};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
-use crate::parameter::{Origin, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 use crate::row::{Bound, Row};
 use crate::stream::CACHE_BYTES;
 use crate::striped::striped;
@@ -43,11 +43,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h1-synchronous-writes",
     about: "held out: promised writes of 1 to 1024 threads, on 1 to 8 disks",
     preset: "sas-10k-100g",
-    seeds: 1,
     memory_mib: 2048,
     seconds: 50,
     on_device: OnDevice::Nothing,
-    numbers: &[],
+    numbers: &[APART],
     run,
 };
 
@@ -62,6 +61,9 @@ const MB_PER_S: f64 = 160.0;
 const OTHER_MB_PER_S: [f64; 2] = [120.0, 200.0];
 /// What a thread needs for itself between two writes.
 const OWN_TIME: Duration = Duration::from_micros(20);
+/// How much faster each disk turns than the one before: disks of one rate keep their turns to each
+/// other for all of a run, which real ones do not.
+const APART: Number = Number::new("disk: rotations apart", 0.0, "%", Origin::Given);
 /// Seconds until writes are counted, and for which they are.
 const LEAD: f64 = 0.5;
 const OBSERVED: f64 = 3.0;
@@ -181,7 +183,7 @@ fn simulated(
     threads: usize,
     setting: &Setting,
 ) -> Result<Cell, Error> {
-    let (pool, meters) = pool(rt, preset, disks, setting.seed)?;
+    let (pool, meters) = pool(rt, preset, disks, setting)?;
     let fs = pool.filesystem("h")?;
     let new = NewFile::new(NewKind::File, 0o644, NOW);
     let mut files = Vec::new();
@@ -231,12 +233,21 @@ fn pool(
     rt: &Rt,
     preset: &Preset,
     disks: usize,
-    seed: u64,
+    setting: &Setting,
 ) -> Result<(LivePool, Vec<Meter>), Error> {
     let site = SimDisks::new(rt);
     let size = preset.capacity_bytes / 512 * 512;
     let meters: Vec<Meter> = (0..disks).map(|_| Meter::default()).collect();
+    let (seed, apart) = (setting.seed, setting.number(&APART) / 100.0);
     let devices = preset.watched(&site, ("disk", disks), size, seed, |n, model| {
+        let mut own = preset.clone();
+        let model = match &mut own.disk {
+            Spec::Rotating(spec) if apart > 0.0 => {
+                spec.rpm *= 1.0 + apart * n as f64;
+                own.model(size, seed.wrapping_add(n as u64))
+            }
+            _ => model,
+        };
         Box::new(Metered::new(model, meters[n].clone()))
     });
     let (devices, tops) = striped(devices);
@@ -272,5 +283,6 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Assumed),
         of("a thread's own time for a write", 20.0, "us", Origin::Assumed),
         of("time of each cell", seconds(setting), "s", Origin::Given),
+        setting.parameter(&APART),
     ]
 }

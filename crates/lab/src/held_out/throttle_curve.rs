@@ -27,12 +27,11 @@ use crate::disk::{Host, Preset, Spec, Ssd};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
-use crate::parameter::{Origin, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 use crate::row::{Bound, Kind, Range, Row};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
-use engine::inside::device::SimDisks;
-use engine::inside::device::WriteDeviceRef;
+use engine::inside::device::{DiskModel, ModelRequest, SimDisks};
 use engine::inside::rt::Rt;
 use engine::live::{LivePool, TxgRecord};
 use std::sync::{Mutex, PoisonError};
@@ -42,11 +41,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h6-throttle-curve",
     about: "held out: delays of transactions, by how much is dirty",
     preset: "nvme",
-    seeds: 1,
     memory_mib: 512,
     seconds: 13,
     on_device: OnDevice::Nothing,
-    numbers: &[],
+    numbers: &[UNEVEN],
     run,
 };
 
@@ -62,6 +60,10 @@ const WRITERS: usize = 8;
 const RECORDS: [u32; 5] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 /// What the devices take: about the ends of what is printed.
 const MB_PER_S: [f64; 2] = [70.0, 110.0];
+/// How much faster and slower the disk gets, in turn: the study's took 66 to 114 MB/s from txg to
+/// txg, and it does not say how that came.
+const UNEVEN: Number = Number::new("(a) rate of the disk, up and down by", 0.0, "%", Origin::Given);
+const UNEVEN_SECONDS: f64 = 7.0;
 /// Time until txgs are looked at, and for which they are.
 const LEAD: f64 = 8.0;
 const OBSERVED: f64 = 25.0;
@@ -103,7 +105,9 @@ const PUBLISHED: &[Published] = &[
     delay("txg 16, 77 % dirty: mean delay", 393.0),
     delay("txg 17, 71 % dirty: mean delay", 200.0),
     delay("txg 18, 67 % dirty: mean delay", 140.0),
-    near("delays over the formula, median", "", 1.10).of_kind(Kind::Derived),
+    near("delays over the formula, median", "", 1.10)
+        .of_kind(Kind::Derived)
+        .following("its delays and the formula"),
     near("limit default: written", "MiB/s", 1792.0),
     near("limit default: p10 of a write", "us", 17.0),
     near("limit default: p50 of a write", "us", 21.0),
@@ -171,7 +175,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     }
     Ok(Outcome {
         rows,
-        parameters: parameters(),
+        parameters: parameters(setting),
         charts: vec![chart(&txgs)],
         meaning,
         ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
@@ -240,6 +244,7 @@ fn disk(bytes_per_second: f64) -> Preset {
             program_us: 0.001,
             command_us: 0.0,
             latency_us: 20.0,
+            write_latency_us: 0.0,
             bus_bytes_per_second: bytes_per_second,
             depth: 64,
             write_cache_bytes: 0,
@@ -250,17 +255,45 @@ fn disk(bytes_per_second: f64) -> Preset {
     }
 }
 
+/// A disk that gets faster and slower: requests are as much shorter and longer.
+struct Uneven {
+    model: Box<dyn DiskModel>,
+    by: f64,
+}
+
+impl DiskModel for Uneven {
+    fn is_rotating(&self) -> bool {
+        self.model.is_rotating()
+    }
+
+    fn arrive(&mut self, now: Duration, request: ModelRequest) {
+        let turn = now.as_secs_f64() / UNEVEN_SECONDS * std::f64::consts::TAU;
+        let len = request.len as f64 / (1.0 + self.by * turn.sin()).max(0.1);
+        self.model.arrive(now, ModelRequest { len: len as u64, ..request });
+    }
+
+    fn next(&self) -> Option<Duration> {
+        self.model.next()
+    }
+
+    fn advance(&mut self, now: Duration, ended: &mut Vec<u64>) {
+        self.model.advance(now, ended);
+    }
+}
+
 /// A pool on one such disk with a file for each writer.
 fn pool(
     rt: &Rt,
-    (bytes_per_second, seed): (f64, u64),
+    (bytes_per_second, by, seed): (f64, f64, u64),
     (files, record): (usize, u32),
     tunables: &[String],
 ) -> Result<LivePool, StreamError> {
     let site = SimDisks::new(rt);
     let preset = disk(bytes_per_second);
-    let disks = preset.devices(&site, "disk", 1, preset.capacity_bytes, seed);
-    let disks = disks.into_iter().map(|disk| disk as WriteDeviceRef).collect();
+    let disks = preset.watched(&site, ("disk", 1), preset.capacity_bytes, seed, |_, model| {
+        Box::new(Uneven { model, by })
+    });
+    let disks = disks.into_iter().map(|(_, disk)| disk).collect();
     stream::pool(rt, disks, files, record, tunables)
 }
 
@@ -273,7 +306,7 @@ fn delayed(record: u32, mb_per_s: f64, setting: &Setting) -> Result<Vec<Txg>, St
         "zfs_txg_history=1000".to_owned(),
     ];
     Rt::simulate(setting.seed, |rt| {
-        let disk = (mb_per_s * 1e6, setting.seed);
+        let disk = (mb_per_s * 1e6, setting.number(&UNEVEN) / 100.0, setting.seed);
         let pool = pool(rt, disk, (WRITERS, record), &tunables)?;
         let begin = rt.now() + Duration::from_secs_f64(LEAD);
         let end = begin + Duration::from_secs_f64(OBSERVED * setting.scale.max(0.2));
@@ -322,7 +355,7 @@ fn fio(name: &str, limit: u64, setting: &Setting) -> Result<Vec<Row>, StreamErro
     let mut took = Rt::simulate(setting.seed, |rt| {
         let rate = BLOCKS_PER_S * f64::from(RECORD_BYTES);
         let tunables = [format!("zfs_dirty_data_max={limit}")];
-        let pool = pool(rt, (rate, setting.seed), (FIO_THREADS, RECORD_BYTES), &tunables)?;
+        let pool = pool(rt, (rate, 0.0, setting.seed), (FIO_THREADS, RECORD_BYTES), &tunables)?;
         let end = rt.now() + Duration::from_secs_f64(FIO_SECONDS);
         let took = Mutex::new(Vec::new());
         rt.for_each_parallel(FIO_THREADS, 0..FIO_THREADS, |thread| {
@@ -366,13 +399,14 @@ fn fio(name: &str, limit: u64, setting: &Setting) -> Result<Vec<Row>, StreamErro
     Ok(rows)
 }
 
-fn parameters() -> Vec<Parameter> {
+fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let choice = Parameter::choice;
     vec![
         of("(a) dirty data at most", DIRTY_MAX as f64 / 1e6, "MB", Origin::Study),
         of("(a) dirty data that push a txg", 64.0, "MiB", Origin::Study),
         choice("(a) rate of the disk", "70 and 110 MB/s", Origin::Study),
+        setting.parameter(&UNEVEN),
         choice("(a) record", "8 to 128 KiB", Origin::Assumed),
         of("(a) writers", WRITERS as f64, "", Origin::Assumed),
         of("(b) rate of the disk, in blocks of 128 KiB", BLOCKS_PER_S, "/s", Origin::Study),

@@ -20,7 +20,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h7-unequal-vdevs",
     about: "held out: how data is spread over two vdevs of unequal size",
     preset: "nvme",
-    seeds: 5,
     memory_mib: 512,
     seconds: 1,
     on_device: OnDevice::Nothing,

@@ -63,5 +63,6 @@ pub(super) fn rows(
 pub(super) fn of_steps(falls: usize, part: f64) -> Row {
     let name = "steps from 16 to 32, 64 and 128 KiB that read more slowly";
     let row = Row::predicted(name, "", 0.0, Bound::AtMost, falls as f64);
+    let row = row.follows("its words");
     row.judged_if(part >= 1.0, PART)
 }

@@ -46,7 +46,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "indirect",
     about: "random reads of a large file by the size of its indirect blocks",
     preset: "indirect-study",
-    seeds: 1,
     memory_mib: 8192,
     seconds: 110,
     on_device: OnDevice::MakesPool,

@@ -52,8 +52,15 @@ const MEMORY: Number = Number::new(
 /// How often as many blocks as the file has are overwritten before it is timed.
 const AGE: Number =
     Number::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed);
+/// The checksums in an indirect block repeat after as many, and compress.
+const DIFFERENT: Number = Number::whole(
+    "different contents of the records that are written",
+    CONTENTS as f64,
+    "",
+    Origin::Assumed,
+);
 /// What of this a run can have otherwise.
-pub(super) const NUMBERS: [Number; 3] = [DIRTY, MEMORY, AGE];
+pub(super) const NUMBERS: [Number; 4] = [DIRTY, MEMORY, AGE, DIFFERENT];
 /// Blocks of a txg while the file is made and made old.
 const BATCH: u64 = (4 << 20) / RECORD;
 /// Timed writes.
@@ -109,6 +116,7 @@ struct Machine {
     /// Bytes of memory for blocks.
     cache_bytes: usize,
     age: f64,
+    contents: u64,
     seed: u64,
 }
 
@@ -120,6 +128,7 @@ impl Machine {
             dirty_max: bytes(&DIRTY).max(RECORD),
             cache_bytes: bytes(&MEMORY) as usize,
             age: setting.number(&AGE),
+            contents: setting.number(&DIFFERENT).max(1.0) as u64,
             seed: setting.seed,
         }
     }
@@ -138,7 +147,8 @@ impl BlockWriter {
     fn write(&self, first: u64, count: u64) -> Result<()> {
         let tx = self.fs.begin(Hold::write(count * RECORD))?;
         for block in first..(first + count).min(self.blocks) {
-            let content = &self.contents[(block.wrapping_mul(31) % CONTENTS) as usize];
+            let content = block.wrapping_mul(31) % self.contents.len() as u64;
+            let content = &self.contents[content as usize];
             self.object.write_shared(&tx, block, content)?;
         }
         Ok(())
@@ -169,7 +179,7 @@ fn aged(rt: &Rt, machine: &Machine, case: &'static Write, size: usize) -> Result
     let pool = world::create_pool(rt, &devices, case.compression)?;
     let bytes = (super::DISKS as u64 * DISK_BYTES) as f64 * case.compress_ratio;
     let most = (bytes * case.allocated_percent / 100.0) as u64 / RECORD;
-    let contents = contents(RECORD, case.compress_ratio, &mut rng);
+    let contents = contents(RECORD, case.compress_ratio, machine.contents, &mut rng);
     let contents = if case.compression == "lz4" { packed(contents) } else { contents };
     let mut pen = pen(&pool, machine, (most, Some(SHIFTS[size])), contents)?;
     for first in (0..most).step_by(BATCH as usize) {
@@ -275,11 +285,12 @@ pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written]) {
         let published = case.iops[1] / case.iops[0];
         let gain = pair[1].rate() / pair[0].rate();
         let row = format!("{OVER}, {}", name("rate"));
-        rows.push(Row::derived(row, "times", published, NEAR, gain));
+        rows.push(Row::derived(row, "times", published, NEAR, gain).follows("both rates"));
         if let Some([small, large]) = case.fragmentation_percent {
             let less = pair[0].fragmentation_percent - pair[1].fragmentation_percent;
             let row = name("fragmentation less with 128 KiB");
-            rows.push(Row::derived(row, "points", small - large, NEAR, less));
+            let row = Row::derived(row, "points", small - large, NEAR, less);
+            rows.push(row.follows("both percentages"));
         }
     }
 }

@@ -1,23 +1,32 @@
 //! The load of the study in a pool: its three profiles, with settings of 2007, and the same load
-//! with everything as the pool has it.
+//! with everything as the pool has it; and what it left open, with real threads: whether more of
+//! them, of the application and for leaves, cost throughput. How many devices there are is the
+//! pool's.
 //!
-//! As much as `scale` of the study's 8 GiB is written by each, a sixteenth of the free space at
+//! As much as `scale` of the study's 8 GiB is written by each, a twentieth of the free space at
 //! most, in files of records of 1 MiB. Times that the study published are shown for as many bytes.
 
 use super::bench::{self, Measured};
-use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, plan, profile, tunables_of_2007};
+use super::survey::least_kept;
+use super::{EXPERIMENT, NOISE, PUBLISHED, REGIONS, columns, plan, profile, tunables_of_2007};
 use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::Outcome;
 use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
-use crate::row::Row;
+use crate::row::{Range, Row};
+use crate::stream::StreamError;
 use crate::target::Target;
-use crate::workspace::{self, OpenWorkspace};
+use crate::workspace::{self, OpenWorkspace, Workspace};
 use engine::live;
 use engine::live::Tunable;
 
-/// Runs: the profiles, and the pool as it is.
-const RUNS: u64 = PUBLISHED.len() as u64 + 1;
+/// Runs whose files are there at the same time: the profiles, the pool as it is, and one of a
+/// survey.
+const RUNS: u64 = PUBLISHED.len() as u64 + 2;
+
+/// Threads of the application, and threads for leaves.
+const THREADS: [u64; 4] = [1, 4, 16, 64];
+const LEAVES: [u64; 4] = [1, 2, 4, 32];
 
 impl From<PiosError> for LabError {
     fn from(e: PiosError) -> Self {
@@ -26,7 +35,7 @@ impl From<PiosError> for LabError {
 }
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let (profiles, as_it_is, part) = workspace::with_workspace(target, setting, |workspace| {
+    let found = workspace::with_workspace(target, setting, |workspace| {
         let plan = workspace.open(|open| Ok(smaller(open.budget()? / RUNS, setting)))?;
         let mut profiles = Vec::new();
         for p in &PUBLISHED {
@@ -38,14 +47,29 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         }
         (setting.progress)("the pool as it is");
         let as_it_is = workspace.open(|open| load(open, "as-it-is", &plan, &[]))?;
-        Ok((profiles, as_it_is, plan.total() as f64 / super::plan().total() as f64))
+        let open = [
+            survey(workspace, setting, "threads", THREADS, |n| {
+                (Plan { threads: n as usize, ..plan.clone() }, Vec::new())
+            })?,
+            survey(workspace, setting, "leaf-sync threads", LEAVES, |n| {
+                (plan.clone(), vec![(Tunable::LeafSyncThreads, n)])
+            })?,
+        ];
+        Ok((profiles, as_it_is, open, plan.total() as f64 / super::plan().total() as f64))
     })?;
+    let (profiles, as_it_is, open, part) = found;
     let place = target.describe(&EXPERIMENT);
     let mut out = Outcome { meaning, ..Outcome::new(EXPERIMENT.name, place) };
     let mib = as_it_is.bytes as f64 / f64::from(1 << 20);
     out.rows.push(Row::own(WRITTEN, "MiB", mib));
     out.rows.push(Row::own("the pool as it is: runtime", "s", as_it_is.time.as_secs_f64()));
     out.rows.push(Row::own(AS_IT_IS, "MiB/s", as_it_is.mib_per_second()));
+    for (what, points) in [("threads", &open[0]), ("leaf-sync threads", &open[1])] {
+        let row = |(n, rate): &(f64, f64)| Row::own(format!("{n} {what}"), "MiB/s", *rate);
+        out.rows.extend(points.iter().map(row));
+        let name = format!("{what} kept of the best of fewer");
+        out.rows.push(Row::goal(name, "", Range::at_least(1.0 - NOISE), least_kept(points)));
+    }
     let (headings, rows) = profile_table(&as_it_is.profile);
     for (published, measured) in PUBLISHED.iter().zip(&profiles) {
         profile(published, measured, part, &mut out);
@@ -72,6 +96,28 @@ fn meaning(outcome: &Outcome) -> String {
         plan().threads,
         outcome.place,
     )
+}
+
+/// What the load reaches with each number of something, in MiB a second.
+fn survey(
+    workspace: &Workspace<'_>,
+    setting: &Setting,
+    what: &str,
+    numbers: impl IntoIterator<Item = u64>,
+    with: impl Fn(u64) -> (Plan, Vec<(Tunable, u64)>),
+) -> Result<Vec<(f64, f64)>, LabError> {
+    let one = |n: u64| {
+        (setting.progress)(&format!("{n} {what}"));
+        let (plan, tunables) = with(n);
+        let measured = workspace.open(|open| {
+            let measured = load(open, "survey", &plan, &tunables)?;
+            let gone = open.pool.destroy_dataset(&open.name("survey"));
+            gone.map_err(StreamError::from)?;
+            Ok(measured)
+        })?;
+        Ok((n as f64, measured.mib_per_second()))
+    };
+    numbers.into_iter().map(one).collect()
 }
 
 /// The study's load with fewer bytes: regions become shorter, then fewer.

@@ -44,7 +44,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "pios",
     about: "parallel writing over the object layer, by threads, units and stages",
     preset: "ddn-s2a9550-lun",
-    seeds: 1,
     memory_mib: 512,
     seconds: 16,
     on_device: OnDevice::MakesPool,

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// `{"summary": …, "experiments": [{"experiment", "place", "seeds", "rows": [{"row", "unit",
-/// "kind", "published", "low", "high", "measured", "min", "max", "values", "ratio", "within",
-/// "verdict", "why"}], "parameters": […], …}]}`; what there is not is null. Rows that only
-/// their units tell apart have them in their names.
+/// "kind", "published", "follows", "low", "high", "measured", "min", "max", "values", "ratio",
+/// "within", "verdict", "why"}], "parameters": […], …}]}`; what there is not is null. Rows that
+/// only their units tell apart have them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
     let experiments = outcomes.iter().map(|outcome| {
@@ -63,6 +63,7 @@ fn json_row(row: &Row, name: &str, why: Option<&str>) -> Value {
         "unit": row.unit,
         "kind": row.kind(),
         "published": row.published(),
+        "follows": row.follows_from().map(|from| json!({ "value": row.compared(), "from": from })),
         "low": row.range().low,
         "high": row.range().high,
         "measured": row.measured(),
@@ -107,6 +108,7 @@ pub(crate) fn published(row: &Row) -> String {
     match row.published() {
         None => "-".to_owned(),
         Some(Published::Figure(published)) => figure(*published),
+        Some(Published::Range(low, high)) => format!("{}..{}", figure(*low), figure(*high)),
         Some(Published::Histogram(buckets)) => {
             let counts: u32 = buckets.iter().map(|bucket| bucket.1).sum();
             format!("{counts} in {} buckets", buckets.len())
@@ -117,12 +119,17 @@ pub(crate) fn published(row: &Row) -> String {
 /// Where it has to be, in a cell of a table.
 pub(crate) fn bounds(row: &Row) -> String {
     let range = row.range();
-    match (range.low, range.high) {
+    let ends = match (range.low, range.high) {
         (Some(low), Some(high)) if low == high => figure(low),
         (Some(low), Some(high)) => format!("{}..{}", figure(low), figure(high)),
         (Some(low), None) => format!(">= {}", figure(low)),
         (None, Some(high)) => format!("<= {}", figure(high)),
         (None, None) => "-".to_owned(),
+    };
+    // Where there is no published value for them to be of.
+    match row.follows_from() {
+        Some(from) => format!("{ends}, by {from}"),
+        None => ends,
     }
 }
 
@@ -160,6 +167,9 @@ const NAMED: usize = 8;
 /// Rows that are outside, each with how far: by its ratio, or where there is none by its value.
 pub(crate) fn outside(rows: &[&Row]) -> String {
     let named = |row: &&Row| match row.ratio() {
+        Some(ratio) if row.follows_from().is_some() => {
+            format!("{} ({ratio:.2} of what follows from the study)", row.row)
+        }
         Some(ratio) => format!("{} ({ratio:.2} of the published)", row.row),
         None => format!("{} ({})", row.row, figure(row.measured())),
     };
@@ -262,17 +272,17 @@ mod tests {
         let all = json(&[outcome()]);
         let rows = &all["experiments"][0]["rows"];
         let expected = json!({
-            "row": "16 KiB", "unit": "MB/s", "kind": "predicted", "published": 2.0, "low": 1.8,
-            "high": 2.2, "measured": 2.1, "min": 2.1, "max": 2.1, "values": [2.1], "ratio": 1.05,
-            "within": true, "verdict": "within", "why": null,
+            "row": "16 KiB", "unit": "MB/s", "kind": "predicted", "published": 2.0,
+            "follows": null, "low": 1.8, "high": 2.2, "measured": 2.1, "min": 2.1, "max": 2.1,
+            "values": [2.1], "ratio": 1.05, "within": true, "verdict": "within", "why": null,
         });
         assert_eq!(rows[0], expected);
         assert_eq!((&rows[1]["within"], &rows[1]["verdict"]), (&json!(false), &json!("outside")));
         assert!(rows[1]["why"].is_string());
         assert_eq!(rows[3]["published"], json!([[100.0, 3], [120.0, 1]]));
         let expected = json!({
-            "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "low": null,
-            "high": null, "measured": 0.25, "min": 0.25, "max": 0.25, "values": [0.25],
+            "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "follows": null,
+            "low": null, "high": null, "measured": 0.25, "min": 0.25, "max": 0.25, "values": [0.25],
             "ratio": null, "within": null, "verdict": "not judged: no goal", "why": null,
         });
         assert_eq!(rows[5], expected);
@@ -295,6 +305,21 @@ mod tests {
         let rows = vec![Row::own("L0", "I/Os", 6176.0), Row::own("L0", "KiB", 49408.0)];
         let rows = &json(&[Outcome { rows, ..outcome() }])["experiments"][0]["rows"];
         assert_eq!((&rows[0]["row"], &rows[1]["row"]), (&json!("L0, I/Os"), &json!("L0, KiB")));
+    }
+
+    #[test]
+    fn what_follows_is_not_shown_as_published() {
+        let row = Row::predicted("2 units", "MB/s", 240.0, Bound::Within(0.1), 240.0);
+        let range = Row::predicted("gain", "MB/s", 20.0, Bound::RangeTo(50.0), 100.0);
+        let rows = vec![row.follows("210 + 30"), range];
+        let cells = |of: fn(&Row) -> String| rows.iter().map(of).collect::<Vec<_>>();
+        assert_eq!(cells(published), ["-", "20..50"]);
+        assert_eq!(cells(bounds), ["216..264, by 210 + 30", "20..50"]);
+        let rows = &json(&[Outcome { rows, ..outcome() }])["experiments"][0]["rows"];
+        let follows = json!({ "value": 240.0, "from": "210 + 30" });
+        assert_eq!((&rows[0]["published"], &rows[0]["follows"]), (&Value::Null, &follows));
+        assert_eq!((&rows[0]["ratio"], &rows[0]["low"]), (&json!(1.0), &json!(216.0)));
+        assert_eq!((&rows[1]["published"], &rows[1]["ratio"]), (&json!([20.0, 50.0]), &json!(2.0)));
     }
 
     #[test]

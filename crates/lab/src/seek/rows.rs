@@ -97,7 +97,8 @@ fn breaks(sizes: &[Sizes]) -> Vec<Row> {
         rows.push(Row::derived(format!("{name}, by the text"), unit, text, NEAR, found));
         if let (Some(one), Some(two)) = (published(bytes), published(bytes * 2)) {
             let table = 100.0 * (1.0 - two / one);
-            rows.push(Row::derived(format!("{name}, by the table"), unit, table, NEAR, found));
+            let row = Row::derived(format!("{name}, by the table"), unit, table, NEAR, found);
+            rows.push(row.follows("its table"));
         }
     }
     if let Some(found) = bandwidth_break(sizes) {

@@ -233,7 +233,8 @@ fn times(n: usize, p: &Published, o: &Observed) -> Vec<Row> {
     let mut rows = vec![
         shortest,
         Row::predicted(name("longest sync"), "ms", p.longest_ms(), bound, longest),
-        Row::predicted(name("mean sync"), "ms", p.mean_ms(), MODELLED, mean_ms(o)),
+        Row::predicted(name("mean sync"), "ms", p.mean_ms(), MODELLED, mean_ms(o))
+            .follows("its histogram"),
     ];
     if n == 0 {
         let name = name("mean sync, by the text");
@@ -283,8 +284,9 @@ fn shapes(n: usize, p: &Published, o: &Observed, m: &Measured<'_>) -> Vec<Row> {
     let (most, times) = far(SYNC_MS, p.syncs, &mut sync_ms(o));
     let count = f64::from(p.syncs.iter().map(|bucket| bucket.1).sum::<u32>());
     // The time of a report was chosen by it, and the push by that of the third.
-    let counted =
-        Row::fitted(name("sync times, count"), "", count, MODELLED, synced().count() as f64);
+    let found = synced().count() as f64;
+    let counted = Row::fitted(name("sync times, count"), "", count, MODELLED, found);
+    let counted = counted.follows("its histogram");
     // Its begin chose when the reports begin.
     let kind = if n == 2 { Kind::Predicted } else { Kind::Fitted };
     let mut rows = vec![counted, Row::shape(kind, name("sync times"), p.syncs, most, times)];
@@ -321,16 +323,20 @@ fn comparison(m: &Measured<'_>) -> Vec<Row> {
     let published = second.delays_per_s - first.delays_per_s;
     let measured = b.report.delays_per_s - a.report.delays_per_s;
     let name = "delays: more with 1 s than with 5 s";
-    let mut rows = vec![Row::derived(name, "/s", published, COUNTED, measured)];
+    let row = Row::derived(name, "/s", published, COUNTED, measured);
+    let mut rows = vec![row.follows("both delays")];
     let published = second.longest_ms() / first.longest_ms();
     let measured = extremes(sync_ms(b)).1 / extremes(sync_ms(a)).1.max(1e-9);
     let name = "longest sync: 1 s over 5 s";
-    rows.push(Row::derived(name, "times", published, MODELLED, measured));
+    let row = Row::derived(name, "times", published, MODELLED, measured);
+    rows.push(row.follows("both histograms"));
     let measured = mean_ms(b) / mean_ms(a).max(1e-9);
     let name = |by: &str| format!("mean sync: 1 s over 5 s, by the {by}");
-    rows.push(Row::derived(name("text"), "times", 1.0, Bound::AtMost, measured));
+    let row = Row::derived(name("text"), "times", 1.0, Bound::AtMost, measured);
+    rows.push(row.follows("its words"));
     let published = second.mean_ms() / first.mean_ms();
-    rows.push(Row::derived(name("histograms"), "times", published, MODELLED, measured));
+    let row = Row::derived(name("histograms"), "times", published, MODELLED, measured);
+    rows.push(row.follows("both histograms"));
     if let Some(o) = m.as_shown {
         let name = |what: &str| format!("a limit of 1600 MB, as report 3 shows it: {what}");
         rows.push(Row::own(name("syncs"), "/s", o.report.syncs_per_s));

@@ -102,7 +102,6 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "throttle",
     about: "the write throttle of 2008 on 42 disks, and today's on the same",
     preset: "x4500-sata",
-    seeds: 1,
     memory_mib: 512,
     seconds: 14,
     on_device: OnDevice::MakesPool,

@@ -1,7 +1,7 @@
 //! The files of the threads, and what these do.
 
 use super::{Question, Work};
-use crate::content::contents;
+use crate::content::{CONTENTS, contents};
 use crate::stream::{HOLD_TREE, StreamError, write_record};
 use engine::Filesystem;
 use engine::inside::dmu::Hold;
@@ -106,7 +106,8 @@ fn requests(
     thread: usize,
 ) -> Result<Vec<CompletedRequest>, StreamError> {
     let mut rng = Xoshiro256::seeded(q.seed.wrapping_add((thread as u64) << 32));
-    let blocks = contents(u64::from(q.record), q.compression, &mut Xoshiro256::seeded(q.seed));
+    let blocks =
+        contents(u64::from(q.record), q.compression, CONTENTS, &mut Xoshiro256::seeded(q.seed));
     let end = rt.now() + Duration::from_secs_f64(q.seconds);
     let places = (q.file_bytes() / q.chunk).max(1);
     let mut buffer = vec![0; q.chunk as usize];
@@ -161,7 +162,8 @@ fn recorded(
     (begin, next): (Duration, &AtomicUsize),
 ) -> Result<Vec<CompletedRequest>, StreamError> {
     let mut rng = Xoshiro256::seeded(q.seed.wrapping_add((thread as u64) << 32));
-    let blocks = contents(u64::from(q.record), q.compression, &mut Xoshiro256::seeded(q.seed));
+    let blocks =
+        contents(u64::from(q.record), q.compression, CONTENTS, &mut Xoshiro256::seeded(q.seed));
     let mut took = Vec::new();
     while let Some(request) = q.recorded.get(next.fetch_add(1, Ordering::Relaxed)) {
         if request.due.as_secs_f64() >= q.seconds {

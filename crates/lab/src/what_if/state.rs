@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::load::Files;
-use crate::content::contents;
+use crate::content::{CONTENTS, contents};
 use crate::disk::Preset;
 use crate::error::LabError;
 use crate::stream::{StreamError, write_record};
@@ -91,7 +91,7 @@ pub(super) fn prepare(
     devices: &Devices,
 ) -> Result<Files, StreamError> {
     let mut rng = Xoshiro256::seeded(q.seed);
-    let blocks = contents(u64::from(q.record), q.compression, &mut rng);
+    let blocks = contents(u64::from(q.record), q.compression, CONTENTS, &mut rng);
     let content = |n: u64| &blocks[(n % blocks.len() as u64) as usize];
     let files = Files::new(pool, q)?;
     let first = pool.stats().vdevs.into_iter().find(|v| v.name.ends_with("disk0"));

@@ -12,7 +12,7 @@ use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::error::LabError;
-use lab::experiment::{Experiment, Setting};
+use lab::experiment::{Experiment, SEEDS, Setting};
 use lab::fit::Effort;
 use lab::outcome::Outcome;
 use lab::raw_disk::{Access, FileDisk, ModelDisk};
@@ -88,11 +88,12 @@ pub struct Run {
     /// Seconds for each figure on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Seed of all that is random: where platters and heads are, where reads go, which comes first
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Run with this many seeds from --seed on, and show median and range; without it as many as
-    /// take seconds on simulated disks, and one elsewhere
+    /// Seed of all that is random: where platters and heads are, where reads go, which comes first.
+    /// Without --seeds, only this one is run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run with this many seeds, from --seed or 1 on, and show median and range. The default is 5
+    /// on simulated disks, and 1 elsewhere or with --seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 }
@@ -290,10 +291,10 @@ impl Verb for Run {
             ui::out(session, &format!("\n{}\n", report::headline(&outcomes)));
         }
         if let Some(page) = page {
-            page.write(&report::page(&outcomes, &self.how()))?;
+            page.write(&report::page(&outcomes, &self.how(&target)))?;
         }
         if let Some(figures) = figures {
-            figures.write(&lab::figures::markdown(&outcomes, &self.how()))?;
+            figures.write(&lab::figures::markdown(&outcomes, &self.how(&target)))?;
         }
         let good = outcomes.iter().all(Outcome::within_bounds);
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -311,11 +312,15 @@ impl Run {
         self.names.iter().map(|name| experiment(name)).collect()
     }
 
-    fn seeds(&self, experiment: &Experiment, target: &Target) -> u64 {
+    fn seeds(&self, target: &Target) -> u64 {
         self.seeds.unwrap_or(match target {
-            Target::Sim(_) => experiment.seeds,
-            Target::Device { .. } | Target::Pool(_) => 1,
+            Target::Sim(_) if self.seed.is_none() => SEEDS,
+            Target::Sim(_) | Target::Device { .. } | Target::Pool(_) => 1,
         })
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
     }
 
     fn target(&self, session: &Session) -> Result<Target, Failure> {
@@ -337,13 +342,13 @@ impl Run {
         };
         let setting = Setting {
             machine: self.machine.iter().cloned().collect(),
-            ..Setting::new(self.seed, self.scale, self.seconds, Arc::new(progress))
+            ..Setting::new(self.seed(), self.scale, self.seconds, Arc::new(progress))
         };
-        Job { experiment, setting, seeds: self.seeds(experiment, target) }
+        Job { experiment, setting, seeds: self.seeds(target) }
     }
 
     /// The command, for the report.
-    fn how(&self) -> String {
+    fn how(&self, target: &Target) -> String {
         let mut how = format!("zinc {}: zinc lab run", env!("CARGO_PKG_VERSION"));
         for name in &self.names {
             how += &format!(" {name}");
@@ -357,11 +362,8 @@ impl Run {
         for (name, value) in &self.machine {
             how += &format!(" --machine '{name}={value}'");
         }
-        how += &format!(" --scale {} --seed {}", self.scale, self.seed);
-        match self.seeds {
-            Some(seeds) => how + &format!(" --seeds {seeds}"),
-            None => how,
-        }
+        how += &format!(" --scale {} --seed {}", self.scale, self.seed());
+        how + &format!(" --seeds {}", self.seeds(target))
     }
 }
 
