@@ -80,8 +80,12 @@ impl Front {
     pub(crate) fn remove_xattr(&self, ino: INodeNo, name: &[u8]) -> FuseResult<()> {
         self.check_xattr_name(name)?;
         let stored = self.stored_name(ino, name)?;
-        let name = stored.as_deref().unwrap_or(name);
-        self.fs.remove_xattr(self.object(ino)?, name, now()).or_errno()
+        let stored = stored.as_deref().unwrap_or(name);
+        match self.fs.remove_xattr(self.object(ino)?, stored, now()).or_errno() {
+            // A file without a list of its own has the one that its mode says.
+            Err(Errno::ENODATA) if is_list(name) => Ok(()),
+            done => done,
+        }
     }
 
     /// Sets an access list, and the mode that corresponds to it. A list that is equivalent to a

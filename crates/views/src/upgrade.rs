@@ -123,7 +123,9 @@ pub fn lacking(mut pools: Vec<MissingFeatures>) -> String {
     }
     pools.retain(|pool| !pool.features.is_empty());
     if pools.is_empty() {
-        text.push_str("Every feature flags pool has all supported features enabled.\n");
+        text.push_str(
+            "Every feature flags pool already has all supported and requested features enabled.\n",
+        );
         return text;
     }
     text.push_str(
@@ -154,7 +156,10 @@ mod tests {
         };
         let text = lacking(vec![lacks("b", &["x", "y"]), lacks("c", &[]), lacks("a", &["z"])]);
         assert!(text.ends_with("---\na\n      z\nb\n      x\n      y\n"), "{text}");
-        assert!(lacking(vec![lacks("c", &[])]).ends_with("all supported features enabled.\n"));
+        assert!(
+            lacking(vec![lacks("c", &[])])
+                .ends_with("all supported and requested features enabled.\n")
+        );
         let old = || MissingFeatures::before_features("old", 28);
         let text = lacking(vec![lacks("b", &["x"]), old()]);
         assert!(text.contains("\n28   old\n\nSome supported") && !text.contains("All pools"));

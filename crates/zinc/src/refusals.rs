@@ -6,6 +6,9 @@ use views::exit_codes::Stage;
 use views::names::{bad_name, is_of_other_kind, no_dataset};
 use views::refusals;
 
+/// OpenZFS's words, by which scripts learn that what they destroy is gone already.
+pub const NO_SNAPSHOTS: &str = "could not find any snapshots to destroy; check snapshot names.";
+
 /// `cannot DOING 'NAME': …`; of an operation on several things, `NAME` is the one that failed.
 pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let error = error.into();
@@ -86,9 +89,9 @@ fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Failure {
         Rule::SnapshotName => Failure::usage(format!("invalid snapshot name: '{about}'")),
         Rule::BookmarkName => Failure::usage(format!("invalid bookmark name '{about}': no '#'")),
         Rule::RecursiveRename => Failure::usage("-r renames snapshots"),
-        Rule::NoSnapshots => Failure::new(format!(
-            "could not find any snapshots to destroy in '{about}'; check snapshot names"
-        )),
+        Rule::NoSnapshots => {
+            Failure::new(NO_SNAPSHOTS).because(format!("'{about}' has no snapshot of such a name"))
+        }
         Rule::OnSnapshot => {
             Failure::refused(start, format!("'{about}' cannot be set on snapshots"))
         }

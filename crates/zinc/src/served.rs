@@ -53,6 +53,17 @@ pub fn not_answering(session: &Session, guid: u64) -> Option<String> {
     Some(format!("process {pid} serves it (`zinc serve`), and is not answering"))
 }
 
+/// Refuses where the pool of that name is served by a process that does not answer: servers were
+/// looked for before.
+pub fn check_answering(session: &Session, name: &str) -> Result<(), Failure> {
+    let known = known::pools(session).find(pool_of(name)).map(|known| known.guid());
+    let silent = known.and_then(|guid| not_answering(session, guid));
+    let Some(why) = silent else { return Ok(()) };
+    Err(Failure::new(format!("cannot reach pool '{}'", pool_of(name)))
+        .because(why)
+        .hint("a stopped process continues with `kill -CONT`; one that hangs can be ended"))
+}
+
 /// The pools of those, by their guids.
 pub fn all_not_answering(session: &Session) -> Vec<u64> {
     let guid = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
@@ -351,15 +362,10 @@ impl Server {
         if let Some(path) = socket {
             return Self::at(session, path);
         }
-        Self::find(session, search, name)?.ok_or_else(|| {
-            let known = known::pools(session).find(pool_of(name));
-            let silent = known.and_then(|known| not_answering(session, known.guid()));
-            match silent {
-                Some(why) => {
-                    Failure::new(format!("cannot reach pool '{}'", pool_of(name))).because(why)
-                }
-                None => not_served(name),
-            }
+        let found = Self::find(session, search, name)?;
+        found.ok_or_else(|| match check_answering(session, name) {
+            Err(failure) => failure,
+            Ok(()) => not_served(name),
         })
     }
 

@@ -163,7 +163,11 @@ fn the_life_of_a_pool() {
     place.step("zfs hold -r -d . keep tank@one");
     let (code, text) = place.fails("zfs destroy -d . tank/home/ann@one");
     assert_eq!((code, &*text), (1, "zinc: cannot destroy 'tank/home/ann@one': dataset is busy"));
+    // Where it is not held it need not be.
+    place.step("zfs release -d . keep tank/home@one");
     place.step("zfs release -r -d . keep tank@one");
+    let (code, text) = place.fails("zfs release -r -d . keep tank@one");
+    assert!(code == 1 && text.contains("no such tag on this dataset"), "{text}");
     place.step("zfs clone -d . -o org.zinc:x=1 tank/home/ann@one tank/clone");
     assert_eq!(place.ok("cat -d . tank/clone:/tree/small"), "hello");
     place.step("zfs promote -d . tank/clone");

@@ -96,18 +96,35 @@ pub fn check_tag(tag: &str) -> Result<()> {
     }
 }
 
-/// Releases what [`hold`] holds.
+/// Releases what [`hold`] holds. With `recursive` those are passed over that do not have the tag.
 ///
 /// # Errors
-/// One of them is not there, or does not have the tag.
+/// One of them is not there, or does not have the tag; with `recursive`: none has it.
 pub fn release(
     pool: &LivePool,
     names: &[impl AsRef<str>],
     tag: &str,
     recursive: bool,
 ) -> Result<()> {
-    let all = kept(pool, names, recursive)?;
-    pool.release(&all, tag).map_err(|e| Error::from(e).of(all.first().map_or("", String::as_str)))
+    let mut all = kept(pool, names, recursive)?;
+    let first = all.first().cloned().unwrap_or_default();
+    if recursive {
+        let mut held = Vec::new();
+        for name in all {
+            if is_held(pool, &name, tag).map_err(|e| e.of(&name))? {
+                held.push(name);
+            }
+        }
+        // That none has it is said of the first.
+        all = if held.is_empty() { vec![first.clone()] } else { held };
+    }
+    pool.release(&all, tag).map_err(|e| Error::from(e).of(&first))
+}
+
+fn is_held(pool: &LivePool, name: &str, tag: &str) -> Result<bool> {
+    let dsl = pool.view().datasets();
+    let holds = dsl.holds(&dsl.by_name(name)?)?;
+    Ok(holds.iter().any(|hold| hold.tag == tag))
 }
 
 /// Makes the bookmark `name` (`pool/a#b`) of a snapshot, or of a bookmark: a copy of it. Both are

@@ -158,6 +158,7 @@ impl Upkeep {
     pub fn step(&mut self, pool: &impl PoolAccess, tell: Tell<'_>) -> Option<()> {
         let moved = pool.look(|pool| {
             pool.go_without_displaced(self.is_any_lost);
+            pool.log_new_errors();
             pool.moved_devices()
         })?;
         self.follow(pool, &moved, tell);

@@ -56,10 +56,7 @@ pub(super) struct Owner {
 }
 
 /// Becomes the writer of the disk of a store, whichever was it before.
-pub(super) fn take_over(
-    client: &Client,
-    options: &Options,
-) -> Result<(Volume, Owner), DiskError> {
+pub(super) fn take_over(client: &Client, options: &Options) -> Result<(Volume, Owner), DiskError> {
     let lists = [checkpoint_list(0), NameList::of("epoch/")];
     let (volume, [listed, known]) = Volume::find_and_list(client, lists)?;
     let seen = Seen::of(options.seen.as_ref(), volume.uuid);

@@ -5,7 +5,8 @@
 //! A block is lost when no copy of it can be had. Two find that out:
 //!
 //! ```text
-//! a reader          noted in memory at once (`faults.rs`), in the log with the next txg
+//! a reader          noted in memory at once (`faults.rs`), in the log with the next txg, which
+//!                   the upkeep of a pool that is held begins when nothing else does
 //! a walk (`scan`)   in the log when the walk has ended
 //! ```
 //!

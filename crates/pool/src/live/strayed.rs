@@ -105,6 +105,14 @@ impl LivePool {
         }
     }
 
+    /// Begins a txg when blocks were lost that are in no error log yet: only a txg writes it, and
+    /// judges the devices that have lost them. In an idle pool there would be none.
+    pub fn log_new_errors(&self) {
+        if self.shared.block_faults.has_lost() && !self.is_waiting() {
+            self.shared.txgs.want_next();
+        }
+    }
+
     /// The labels say from now on that leaves are where they were followed to.
     ///
     /// # Errors

@@ -201,11 +201,16 @@ pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
         .filter(|one| one.dir == dir || OsStr::new(&one.name) == name.as_os_str())
         .partition(|one| one.dir == dir);
     // Other servers may have pools of the same name.
+    let named = of_name.last().map(|one| one.name.clone());
     let of_name = answered_for(session, of_name)?.pop();
-    at_dir.into_iter().next_back().or(of_name).ok_or_else(|| {
-        Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
-            .hint("`zinc zfs mount` lists what is mounted")
-    })
+    if let Some(one) = at_dir.into_iter().next_back().or(of_name) {
+        return Ok(one);
+    }
+    if let Some(name) = named {
+        served::check_answering(session, &name)?;
+    }
+    Err(Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
+        .hint("`zinc zfs mount` lists what is mounted"))
 }
 
 /// Those of these mounts that this process answers for, or a server of this user that can be
@@ -275,9 +280,13 @@ fn take_away(session: &Session, found: &[Listed], force: bool) -> Result<(), Fai
                 let dirs: Value = dirs.iter().map(|dir| word_to_json(dir.as_os_str())).collect();
                 server.call("unmount", json!({ "dirs": dirs, "force": force })).map(drop)
             }
-            None => dirs.iter().try_for_each(|dir| {
-                system::unmount(dir, force).map_err(|e| not_unmounted(dir, &e))
-            }),
+            None => {
+                // The system would wait for it without end.
+                served::check_answering(session, &last.name)?;
+                dirs.iter().try_for_each(|dir| {
+                    system::unmount(dir, force).map_err(|e| not_unmounted(dir, &e))
+                })
+            }
         },
     };
     if alive.iter().any(is_there) { done } else { Ok(()) }

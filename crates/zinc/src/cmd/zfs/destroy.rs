@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting::while_unmounted;
 use crate::progress::while_wanted;
-use crate::refusals::cannot;
+use crate::refusals::{NO_SNAPSHOTS, cannot};
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting};
@@ -77,9 +77,8 @@ impl Verb for Args {
             return Err(Failure::usage("destroy takes one dataset, or snapshots of one"));
         };
         if name.ends_with('@') {
-            let what = format!("cannot destroy '{name}': no snapshot is named");
-            return Err(Failure::new(what)
-                .because("could not find any snapshots to destroy; check snapshot names"));
+            let why = format!("'{name}' names no snapshot");
+            return Err(Failure::new(NO_SNAPSHOTS).because(why));
         }
         let destroy = self.destroy(name);
         let plan = |pool: &Pool| destroy.plan(pool).map_err(|e| failed(name, e));
@@ -148,7 +147,7 @@ fn failed(name: &str, e: Error) -> Failure {
     match (e.kind(), e.operand()) {
         (ErrorKind::Cancelled, _) => e.into(),
         (ErrorKind::NotFound, Some(snapshot)) if snapshot.contains('@') => {
-            Failure::new(format!("cannot destroy '{snapshot}': dataset does not exist"))
+            Failure::new(NO_SNAPSHOTS).because(format!("there is no snapshot '{snapshot}'"))
         }
         _ => cannot("destroy", name, e),
     }

@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::{known, served, ui};
 use ::mount::datasets::{MountRequest, all_wanted, is_mounted_by_hand};
 use ::mount::system::{self, Listed};
+use engine::datasets::pool_of;
 use engine::keys::roots_below;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -147,6 +148,15 @@ impl Mount {
     }
 }
 
+/// What is to be said of servers with mounts that do not answer.
+fn silent_servers(session: &Session) -> Vec<Failure> {
+    let mut pools: Vec<String> =
+        system::listed().iter().map(|one| pool_of(&one.name).to_owned()).collect();
+    pools.sort();
+    pools.dedup();
+    pools.iter().filter_map(|pool| served::check_answering(session, pool).err()).collect()
+}
+
 /// Whether it is of a process that serves its pool, and not of one that only reads it or died.
 fn is_served(session: &Session, one: &Listed) -> bool {
     !system::is_dead(&one.dir)
@@ -171,6 +181,9 @@ impl Verb for Unmount {
         if self.all && !is_here {
             // Each knows what the properties of its pool say.
             worst = ExitCode::from(served::forward_each_inner_first(session)?);
+            for failure in silent_servers(session) {
+                worst = failure.report(session);
+            }
         }
         let is_left = |one: &Listed| match session.held(&one.name) {
             Some(pool) => is_mounted_by_hand(pool.view(), &one.name),
