@@ -333,7 +333,8 @@ mod tests {
         assert!(line(&state, Some(slow)).ends_with("50.00% done, no estimated completion time"));
         let unknown = line(&state, None);
         assert!(!unknown.contains("/s") && unknown.ends_with(NO_END), "{unknown}");
-        let paused = ScanState { flags: ScanState::FLAG_PAUSED, ..state };
+        let mut paused = state;
+        paused.flags = ScanState::FLAG_PAUSED;
         let here = ScanPass { paused: 9, collected: 0, ..ScanPass::default() };
         assert_eq!(
             line(&paused, Some(here)),
