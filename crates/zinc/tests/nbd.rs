@@ -275,6 +275,39 @@ fn an_export_follows_the_properties_and_the_name_of_its_volume() {
     place.ok("check tank");
 }
 
+/// A client that is connected goes on with the size that it was told; the next one has the new one.
+#[testkit::needs("nbdinfo", "nbdsh")]
+#[test]
+fn a_volume_that_grows_is_larger_for_the_next_connection() {
+    let place = tank();
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    let size = |place: &Place| ok(place, "nbdinfo --size $V").trim().parse::<u64>().unwrap();
+    let before = size(&place);
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    // Without libnbd's own checks, so that the server is asked for what is behind the end.
+    let script = format!(
+        "import os\n\
+         h.set_strict_mode(0)\n\
+         end = h.get_size()\n\
+         assert os.system(\"{zinc} zfs set volsize=96M tank/vol\") == 0\n\
+         assert h.get_size() == end\n\
+         h.pwrite(bytes([7]) * 512, end - 512)\n\
+         h.flush()\n\
+         for ask in (lambda: h.pread(512, end), lambda: h.pwrite(bytes(512), end)):\n    \
+             try: ask(); print(\"done\")\n    \
+             except nbd.Error as e: print(e.errno)\n\
+         print(h.pread(1, end - 1)[0])"
+    );
+    let printed = ok(&place, &format!("nbdsh -u $V -c '{script}'"));
+    assert_eq!(printed, "EINVAL\nENOSPC\n7\n");
+    assert!(before < 96 << 20 && size(&place) == 96 << 20);
+    let script = "h.pwrite(bytes([8]) * 512, h.get_size() - 512); print(h.pread(1, SIZE - 1)[0])";
+    let script = script.replace("SIZE", &before.to_string());
+    assert_eq!(ok(&place, &format!("nbdsh -u $V -c '{script}'")), "7\n");
+    server.end();
+    place.ok("check tank");
+}
+
 #[test]
 fn of_many_nothing_is_destroyed_when_one_is_exported() {
     let place = tank();
