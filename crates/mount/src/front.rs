@@ -21,14 +21,15 @@ use std::sync::Arc;
 /// Bytes that are not written as fast as a name.
 const WRITE_MIN: usize = 32 << 10;
 /// The capabilities that are used where the kernel has them.
-const WANTED: u32 = capability::PARALLEL_DIROPS
+const WANTED: u64 = capability::PARALLEL_DIROPS
     | capability::AUTO_INVAL_DATA
     | capability::DO_READDIRPLUS
     | capability::READDIRPLUS_AUTO
     | capability::ASYNC_DIO
     | capability::CACHE_SYMLINKS
     | capability::MAX_PAGES
-    | capability::HANDLE_KILLPRIV_V2;
+    | capability::HANDLE_KILLPRIV_V2
+    | capability::ALLOW_IDMAP;
 
 /// Answers the kernel: a file system, and the threads and lists for its requests.
 pub(crate) struct Server {
@@ -184,7 +185,7 @@ fn answer_data(reply: Reply, done: FuseResult<Vec<u8>>) {
 }
 
 impl Serve for Server {
-    fn choose(&self, offered: u32) -> std::io::Result<u32> {
+    fn choose(&self, offered: u64) -> std::io::Result<u64> {
         // Also where there are none: the property that decides about them can change at any time.
         let lists = capability::POSIX_ACL | capability::DONT_MASK;
         if offered & lists == lists {
@@ -325,11 +326,11 @@ impl Server {
 
     fn change_attributes(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
         use Operation as Op;
-        let (ino, caller) = (request.ino, Caller::of(request));
+        let ino = request.ino;
         match operation {
             Op::SetAttributes(wanted) => {
                 let set = move |front: &Front| {
-                    let node = front.set_attributes(caller, ino, &wanted)?;
+                    let node = front.set_attributes(ino, &wanted)?;
                     front.known(InodeTarget::Live(node.number()), &node)
                 };
                 self.work(Class::Change, request, reply, set, Front::answer_attr);

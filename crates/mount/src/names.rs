@@ -323,12 +323,7 @@ impl Front {
     }
 
     /// Changes attributes; the file as it is then.
-    pub(crate) fn set_attributes(
-        &self,
-        caller: Caller,
-        ino: INodeNo,
-        wanted: &AttrChanges,
-    ) -> FuseResult<Node> {
+    pub(crate) fn set_attributes(&self, ino: INodeNo, wanted: &AttrChanges) -> FuseResult<Node> {
         let (file, now) = (self.object(ino)?, now());
         let when = |t: NewTime| match t {
             NewTime::Now => now,
@@ -343,10 +338,9 @@ impl Front {
             ctime: wanted.ctime,
             ..SetAttrs::default()
         };
-        // Only root keeps set-id bits through a change of size, in all but odd cases, and no caller
-        // keeps them through a change of owner.
-        let strips =
-            (wanted.size.is_some() && caller.uid != 0) || set.uid.is_some() || set.gid.is_some();
+        // No caller keeps set-id bits through a change of owner. Whether it does through a change of
+        // size is said by the kernel, which does not say who it is.
+        let strips = wanted.without_set_ids || set.uid.is_some() || set.gid.is_some();
         if strips && set.mode.is_none() {
             set.mode = without_set_ids(&self.node(ino)?);
         }

@@ -34,7 +34,9 @@ pub(crate) struct Front {
 /// The user of the program that asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
+    /// The owner of what it makes; not known of a request that makes nothing.
     pub(crate) uid: u32,
+    /// Its group.
     pub(crate) gid: u32,
     /// The thread that asks; 0 if it cannot be seen from here.
     thread: u32,
@@ -45,13 +47,18 @@ impl Caller {
         Self { uid: request.uid, gid: request.gid, thread: request.pid }
     }
 
-    /// All groups it is in; of a thread that cannot be seen, the one that the kernel says.
-    pub(crate) fn groups(self) -> Vec<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread));
-        let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-        let others = line.unwrap_or_default().split_whitespace().filter_map(|id| id.parse().ok());
-        others.chain([self.gid.into()]).collect()
+    /// The user, and all groups that it is in; `None` of a thread that cannot be seen.
+    pub(crate) fn user_and_groups(self) -> Option<(u64, Vec<u64>)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;
+        let ids = |name: &str| -> Vec<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().split_whitespace().filter_map(|id| id.parse().ok()).collect()
+        };
+        // The last of the four is the one for file systems.
+        let (user, group) = (*ids("Uid:").last()?, *ids("Gid:").last()?);
+        let mut groups = ids("Groups:");
+        groups.push(group);
+        Some((user, groups))
     }
 
     /// A file that the caller makes.

@@ -47,10 +47,10 @@ impl Snapshots {
             return Err(Errno::EACCES);
         }
         let OpenPool::Live(pool) = pool else { return Err(Errno::EROFS) };
-        if [0, nix::unistd::geteuid().as_raw()].contains(&caller.uid) {
+        let (user, groups) = caller.user_and_groups().ok_or(Errno::EPERM)?;
+        if [0, nix::unistd::geteuid().as_raw().into()].contains(&user) {
             return Ok(pool);
         }
-        let (user, groups) = (caller.uid.into(), caller.groups());
         pool.on_behalf_of(permissions::Caller { user, groups }).map(Arc::new).map_err(number)
     }
 

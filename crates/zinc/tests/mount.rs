@@ -9,6 +9,8 @@ mod failing;
 mod following;
 #[path = "mount/idle.rs"]
 mod idle;
+#[path = "mount/idmapped.rs"]
+mod idmapped;
 #[path = "mount/keys.rs"]
 mod keys;
 #[path = "mount/options.rs"]

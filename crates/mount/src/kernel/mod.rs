@@ -59,29 +59,34 @@ pub(crate) mod file_type {
 /// What the kernel can do for a file system and does only when it is asked to.
 pub(crate) mod capability {
     /// Several reads of a file at once.
-    pub(crate) const ASYNC_READ: u32 = 1 << 0;
+    pub(crate) const ASYNC_READ: u64 = 1 << 0;
     /// Writes of more than a page.
-    pub(crate) const BIG_WRITES: u32 = 1 << 5;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
     /// The umask is the file system's to apply.
-    pub(crate) const DONT_MASK: u32 = 1 << 6;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
     /// Cached pages are dropped when size or time have changed.
-    pub(crate) const AUTO_INVAL_DATA: u32 = 1 << 12;
+    pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     /// Listings with the attributes of all entries.
-    pub(crate) const DO_READDIRPLUS: u32 = 1 << 13;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     /// The same, only where they are looked at.
-    pub(crate) const READDIRPLUS_AUTO: u32 = 1 << 14;
+    pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Several direct requests of a process at once.
-    pub(crate) const ASYNC_DIO: u32 = 1 << 15;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     /// Several lookups and listings of a directory at once.
-    pub(crate) const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
     /// It checks access lists.
-    pub(crate) const POSIX_ACL: u32 = 1 << 20;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
     /// The answer says how many pages a request has.
-    pub(crate) const MAX_PAGES: u32 = 1 << 22;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
     /// Targets of symbolic links are cached.
-    pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
+    pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
     /// Set-id bits are the file system's to remove.
-    pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    /// There are more than 32 of these.
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    /// Its mounts can show other owners than it has (`X-mount.idmap`). Requests that make no file
+    /// do not say then whose they are.
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
 }
 
 /// What a message asks for, or how it is refused, as text; `None` if it has no number to answer by.

@@ -77,6 +77,8 @@ pub(crate) struct AttrChanges {
     pub(crate) atime: Option<NewTime>,
     pub(crate) mtime: Option<NewTime>,
     pub(crate) ctime: Option<Time>,
+    /// Set-id bits go: the size changes, and the program may not keep them.
+    pub(crate) without_set_ids: bool,
 }
 
 /// What is asked for.
@@ -322,6 +324,7 @@ impl AttrChanges {
         const ATIME_NOW: u32 = 1 << 7;
         const MTIME_NOW: u32 = 1 << 8;
         const CTIME: u32 = 1 << 10;
+        const WITHOUT_SET_IDS: u32 = 1 << 11;
         let (which, _, _) = (a.u32()?, a.u32()?, a.u64()?);
         let (size, _) = (a.u64()?, a.u64()?);
         let seconds = [a.u64()?, a.u64()?, a.u64()?].map(u64::cast_signed);
@@ -342,6 +345,7 @@ impl AttrChanges {
             atime: when(ATIME, ATIME_NOW, 0),
             mtime: when(MTIME, MTIME_NOW, 1),
             ctime: has(CTIME).then(|| at(2)),
+            without_set_ids: has(WITHOUT_SET_IDS),
         })
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The version of the protocol: 7, and the number behind the point up to which it is used.
 const MAJOR: u32 = 7;
-const MINOR: u32 = 40;
+const MINOR: u32 = 41;
 /// Older kernels have other layouts.
 const MINOR_LEAST: u32 = 31;
 
@@ -24,7 +24,7 @@ const BACKGROUND_MAX: u16 = 64;
 /// Answers requests.
 pub(crate) trait Serve: Send + Sync + 'static {
     /// Which of the capabilities that the kernel offers are used.
-    fn choose(&self, offered: u32) -> io::Result<u32>;
+    fn choose(&self, offered: u64) -> io::Result<u64>;
 
     /// Answers a request. The thread that calls this reads the next one when it is back.
     fn serve(&self, request: &Request<'_>, reply: Reply);
@@ -67,6 +67,10 @@ impl<S: Serve> Session<S> {
                 reply.error(Errno::EPROTO);
                 let what = format!("the kernel's version of FUSE is {major}.{minor}");
                 return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+            }
+            let mut offered = u64::from(offered);
+            if offered & capability::INIT_EXT != 0 {
+                offered |= u64::from(a.u32()?) << 32;
             }
             let used = match session.server.choose(offered) {
                 Ok(used) => used,
@@ -145,17 +149,21 @@ fn buffer() -> Vec<u8> {
 }
 
 /// The answer to the first request.
-fn limits(ahead: u32, used: u32) -> Message {
+fn limits(ahead: u32, used: u64) -> Message {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
     let page = page.ok().flatten().and_then(|size| u32::try_from(size).ok()).unwrap_or(4096);
     let pages = TRANSFER_MAX.div_ceil(page.max(1)).clamp(1, u32::from(u16::MAX)) as u16;
-    let used = used | capability::ASYNC_READ | capability::BIG_WRITES;
+    let mut used = used | capability::ASYNC_READ | capability::BIG_WRITES;
+    let more = (used >> 32) as u32;
+    if more != 0 {
+        used |= capability::INIT_EXT;
+    }
     let mut out = Message::for_bytes(64);
-    out.u32(MAJOR).u32(MINOR).u32(ahead).u32(used);
+    out.u32(MAJOR).u32(MINOR).u32(ahead).u32(used as u32);
     // From three quarters of them on the kernel takes it for congested.
     out.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3);
     // Times have nanoseconds.
-    out.u32(TRANSFER_MAX).u32(1).u16(pages).u16(0).zeros(32);
+    out.u32(TRANSFER_MAX).u32(1).u16(pages).u16(0).u32(more).zeros(28);
     out
 }
 
@@ -172,8 +180,8 @@ mod tests {
     struct Flushes(Arc<AtomicBool>);
 
     impl Serve for Flushes {
-        fn choose(&self, offered: u32) -> io::Result<u32> {
-            Ok(offered & capability::DONT_MASK)
+        fn choose(&self, offered: u64) -> io::Result<u64> {
+            Ok(offered & (capability::DONT_MASK | capability::ALLOW_IDMAP))
         }
 
         fn serve(&self, request: &Request<'_>, reply: Reply) {
@@ -223,11 +231,18 @@ mod tests {
         let (kernel, device) = connection();
         let tell = |bytes: &[u8]| assert_eq!(rustix::io::write(&kernel, bytes), Ok(bytes.len()));
         let mut offer = Message::default();
-        offer.u32(MAJOR).u32(MINOR).u32(1 << 20).u32(u32::MAX);
+        offer.u32(MAJOR).u32(MINOR).u32(1 << 20).u32(u32::MAX).u32(u32::MAX);
         tell(&message(kind::INIT, &offer.0));
         let is_over = Arc::new(AtomicBool::new(false));
         let session = Session::begin(device, Flushes(Arc::clone(&is_over))).unwrap();
-        assert_eq!(answer(&kernel).len(), 16 + 64);
+        let answered = answer(&kernel);
+        assert_eq!(answered.len(), 16 + 64);
+        let word = |at: usize| u32::from_le_bytes(answered[at..at + 4].try_into().unwrap());
+        // What of the offer is used: in two words, of which the second stands behind the pages.
+        let (low, high) = (word(16 + 12), word(16 + 32));
+        let own = capability::ASYNC_READ | capability::BIG_WRITES | capability::INIT_EXT;
+        assert_eq!(u64::from(low), own | capability::DONT_MASK);
+        assert_eq!(u64::from(high) << 32, capability::ALLOW_IDMAP);
         let session = std::thread::spawn(move || session.run(4));
         let flush = message(kind::FLUSH, &[0; 24]);
         // No number to answer by, and nothing to say: more of them than there are readers.
