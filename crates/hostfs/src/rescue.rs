@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use term::{escape, without_number};
@@ -45,17 +46,17 @@ pub struct Log {
     /// The first thing that was not copied, and why.
     first: Mutex<Option<String>>,
     /// Files copied.
-    pub files: AtomicU64,
+    files: AtomicU64,
     /// Things of which something is lost.
-    pub losses: AtomicU64,
+    losses: AtomicU64,
     /// Bytes lost of files that were copied.
-    pub lost_bytes: AtomicU64,
+    lost_bytes: AtomicU64,
     /// Datasets of which nothing was copied.
     lost_datasets: AtomicU64,
     /// Things that have other names in the copy.
-    pub renamed: AtomicU64,
+    renamed: AtomicU64,
     /// Times that something else was taken for what is lost.
-    pub fallbacks: AtomicU64,
+    fallbacks: AtomicU64,
 }
 
 fn key(dataset: &str, path: &[u8], size: u64) -> Key {
@@ -134,8 +135,50 @@ impl Log {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Writes the last line of this run. Whether everything was copied, and as it was.
+    ///
+    /// # Errors
+    /// A line was not written: losses may be missing in the log.
+    pub fn end(&self) -> io::Result<bool> {
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let (losses, fallbacks) = (count(&self.losses), count(&self.fallbacks));
+        let mut end = Map::new();
+        for (name, n) in [
+            ("files", count(&self.files)),
+            ("lost_bytes", count(&self.lost_bytes)),
+            ("losses", losses),
+            ("fallbacks", fallbacks),
+        ] {
+            end.insert(name.to_owned(), json!(n));
+        }
+        self.write("end", end);
+        match self.broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(e) => Err(e),
+            None => Ok(losses == 0 && fallbacks == 0),
+        }
+    }
+
+    /// What came of it, in a line that names the log when there is something to find in it.
+    pub fn summary(&self, log: &Path) -> String {
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let guessed = match count(&self.fallbacks) {
+            0 => String::new(),
+            1 => ", 1 fallback used".to_owned(),
+            n => format!(", {n} fallbacks used"),
+        };
+        let renamed = match count(&self.renamed) {
+            0 => String::new(),
+            n => format!(", {n} under other names"),
+        };
+        let is_plain = count(&self.losses) == 0 && guessed.is_empty() && renamed.is_empty();
+        let see = if is_plain { String::new() } else { format!("; see {}", log.display()) };
+        let (files, lost) = (count(&self.files), self.losses_in_words());
+        let noun = if files == 1 { "file" } else { "files" };
+        format!("{files} {noun} rescued, {lost}{guessed}{renamed}{see}")
+    }
+
     /// A description of the losses.
-    pub fn losses_in_words(&self) -> String {
+    fn losses_in_words(&self) -> String {
         let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let noun = match count(&self.losses) {
             0 => return "nothing lost".to_owned(),
@@ -166,11 +209,6 @@ impl Log {
         if let Err(e) = file.write_all(line.as_bytes()) {
             self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
         }
-    }
-
-    /// The first failure to write the log: losses may be missing in it.
-    pub fn broken(&self) -> Option<io::Error> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The observer of one dataset.

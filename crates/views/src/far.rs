@@ -3,7 +3,7 @@
 use crate::HostInfo;
 use crate::files::time_text;
 use engine::devices::FarName;
-use engine::devices::disk::{Collected, Overview, Report, WriterInfo};
+use engine::devices::disk::{Collected, DiskError, Overview, Report, StoreError, WriterInfo};
 use engine::devices::is_bucket;
 use engine::devices::price::{Cost, Item, Prices, Workload};
 use engine::files::Time;
@@ -12,7 +12,55 @@ use engine::layout::Layout;
 use engine::live::SpaceClass;
 use std::fmt::Write as _;
 use term::Table;
+use term::escape::word;
 use term::human::nicenum;
+
+/// What helps where a store has no disk, but perhaps this object.
+#[must_use]
+pub fn no_disk(object: Option<String>) -> String {
+    match object {
+        None => "`zinc far create` makes one".to_owned(),
+        Some(object) => format!(
+            "objects are there, such as {object}: what made a disk of them, 'super', is gone, or \
+             they are something else"
+        ),
+    }
+}
+
+/// What helps when a store, or the disk in it, did this.
+#[must_use]
+pub fn hint(name: &FarName, trouble: &DiskError) -> Option<String> {
+    let text = match trouble {
+        DiskError::Damaged(..) | DiskError::Missing(..) => {
+            return Some(format!(
+                "`zinc far check {}` says what else is damaged: restore it from a copy of the store",
+                word(name.as_str())
+            ));
+        }
+        DiskError::Older { file, .. } => {
+            let file = file.to_string_lossy();
+            return Some(format!("if the store was restored on purpose, delete {}", word(&file)));
+        }
+        DiskError::Store(StoreError::Denied(_) | StoreError::Lost) if !is_bucket(name.as_str()) => {
+            "check that its directory is there: it may have to be mounted"
+        }
+        DiskError::Store(StoreError::Denied(_)) => {
+            "check the name of the bucket, and the credentials in the environment or in their file"
+        }
+        DiskError::Store(StoreError::Lost) => {
+            "check its address (endpoint=), the network, and that the server runs"
+        }
+        DiskError::Rule(_) => {
+            "change the rule so that it is not for names below the prefix, or take another"
+        }
+        DiskError::NotEmpty(_) => "a disk is made where no other object is",
+        DiskError::NoFence(_) => {
+            "--single-writer takes it all the same, if you see to it that one machine alone writes"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
 
 /// A description of a disk, in lines.
 #[must_use]

@@ -11,16 +11,14 @@ use crate::ui;
 use engine::Progress;
 use engine::config::LabelConfig;
 use engine::devices::disk::{
-    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, StoreError, Superblock,
-    WINDOW,
+    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
 };
 use engine::devices::price::Workload;
-use engine::devices::{FarName, WriteDeviceRef, is_bucket};
+use engine::devices::{FarName, WriteDeviceRef};
 use engine::pools::{DeviceCheck, DeviceRefusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use term::escape::word;
 
 /// The verbs of `zinc far`.
 #[derive(clap::Subcommand)]
@@ -206,40 +204,11 @@ fn cannot(doing: &str, name: &FarName, trouble: &DiskError) -> Failure {
 /// Says what a store, or the disk in it, did, and what helps.
 fn hinted(failure: Failure, name: &FarName, trouble: &DiskError) -> Failure {
     let failure = failure.because(trouble.to_string());
-    match trouble {
-        DiskError::NoDisk => match disk::any_object(name) {
-            Ok(None) => failure.hint("`zinc far create` makes one"),
-            Ok(Some(object)) => failure.hint(format!(
-                "objects are there, such as {object}: what made a disk of them, 'super', is gone, \
-                 or they are something else"
-            )),
-            Err(_) => failure,
-        },
-        DiskError::Damaged(..) | DiskError::Missing(..) => failure.hint(format!(
-            "`zinc far check {}` says what else is damaged: restore it from a copy of the store",
-            word(name.as_str())
-        )),
-        DiskError::Store(StoreError::Denied(_) | StoreError::Lost) if !is_bucket(name.as_str()) => {
-            failure.hint("check that its directory is there: it may have to be mounted")
-        }
-        DiskError::Store(StoreError::Denied(_)) => failure.hint(
-            "check the name of the bucket, and the credentials in the environment or in their file",
-        ),
-        DiskError::Store(StoreError::Lost) => {
-            failure.hint("check its address (endpoint=), the network, and that the server runs")
-        }
-        DiskError::Older { file, .. } => {
-            let file = file.to_string_lossy();
-            failure.hint(format!("if the store was restored on purpose, delete {}", word(&file)))
-        }
-        DiskError::Rule(_) => failure
-            .hint("change the rule so that it is not for names below the prefix, or take another"),
-        DiskError::NotEmpty(_) => failure.hint("a disk is made where no other object is"),
-        DiskError::NoFence(_) => failure.hint(
-            "--single-writer takes it all the same, if you see to it that one machine alone writes",
-        ),
-        _ => failure,
-    }
+    let hint = match trouble {
+        DiskError::NoDisk => disk::any_object(name).ok().map(views::far::no_disk),
+        _ => views::far::hint(name, trouble),
+    };
+    hint.into_iter().fold(failure, Failure::hint)
 }
 
 /// Refuses what another writer would lose, unless that is forced.

@@ -20,7 +20,6 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Arguments of `zinc rescue`.
 #[derive(clap::Args)]
@@ -116,37 +115,8 @@ fn object(v: Value) -> Map<String, Value> {
 impl Args {
     /// Ends the log, and says what came of it.
     fn end(&self, session: &Session, log: &Log) -> std::io::Result<ExitCode> {
-        let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-        let (files, losses) = (count(&log.files), count(&log.losses));
-        let fallbacks = count(&log.fallbacks);
-        let end = json!({
-            "files": files,
-            "lost_bytes": count(&log.lost_bytes),
-            "losses": losses,
-            "fallbacks": fallbacks,
-        });
-        log.write("end", object(end));
-        if let Some(e) = log.broken() {
-            return Err(e);
-        }
-        let guessed = match fallbacks {
-            0 => String::new(),
-            1 => ", 1 fallback used".to_owned(),
-            n => format!(", {n} fallbacks used"),
-        };
-        let renamed = match count(&log.renamed) {
-            0 => String::new(),
-            n => format!(", {n} under other names"),
-        };
-        let logged = self.dest.join(LOG_NAME);
-        let is_plain = losses == 0 && fallbacks == 0;
-        let see = match is_plain && renamed.is_empty() {
-            true => String::new(),
-            false => format!("; see {}", logged.display()),
-        };
-        let lost = log.losses_in_words();
-        let noun = if files == 1 { "file" } else { "files" };
-        let message = format!("{files} {noun} rescued, {lost}{guessed}{renamed}{see}");
+        let is_plain = log.end()?;
+        let message = log.summary(&self.dest.join(LOG_NAME));
         let why = log.first_failure().into_iter();
         ui::error(session, &why.fold(Failure::new(message), Failure::because).text());
         Ok(if is_plain { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
