@@ -4,8 +4,7 @@
 pub const ZPOOL: [&str; 1] = ["ddtprune"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 8] =
-    ["jail", "program", "redact", "share", "unjail", "unshare", "unzone", "zone"];
+pub const ZFS: [&str; 7] = ["jail", "redact", "share", "unjail", "unshare", "unzone", "zone"];
 
 /// The end of the help of `zpool` or `zfs`: the verbs of OpenZFS's that it lacks.
 #[must_use]
@@ -38,9 +37,7 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not, if there is more to
 /// say than that.
-const OPTIONS: [(&str, &[&str], &str); 11] = [
-    ("zfs mount", &["-R"], "`zinc zfs mount -a` mounts all of a pool"),
-    ("zfs mount", &["-j", "--json"], "its list is text only"),
+const OPTIONS: [(&str, &[&str], &str); 9] = [
     ("zfs send", &["-S"], "a partially received snapshot cannot be sent"),
     ("zfs send", &["--redact"], "redacted streams are not supported"),
     ("zpool offline", &["--power"], ENCLOSURES),

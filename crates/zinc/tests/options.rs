@@ -234,8 +234,8 @@ fn an_option_that_zinc_lacks_is_refused_by_name() {
     for (line, verb, option, lines) in [
         ("zpool online --power tank a", "zpool online", "--power", 2),
         ("zpool status --power tank", "zpool status", "--power", 2),
-        ("zfs mount -R tank", "zfs mount", "-R", 2),
-        ("zfs mount --json", "zfs mount", "--json", 2),
+        ("zfs send -S tank", "zfs send", "-S", 2),
+        ("zfs send --redact a tank@b", "zfs send", "--redact", 2),
         ("zdb -x d tank", "zdb", "-x", 1),
     ] {
         let run = zinc(&line.split(' ').collect::<Vec<_>>());

@@ -256,6 +256,21 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     wanted_among(pool, |_| true)
 }
 
+/// Those of them that have these names or are below, and are not mounted.
+///
+/// # Errors
+/// One of the names is of no dataset.
+pub fn wanted_below(pool: &Pool, names: &[String]) -> Result<Vec<MountRequest>> {
+    for name in names {
+        let there = pool.datasets().by_name(name);
+        there.map_err(|e| DatasetError::engine("mount", name, e))?;
+    }
+    let mounted = system::listed();
+    wanted_among(pool, |name| {
+        names.iter().any(|top| is_below(name, top)) && !mounted.iter().any(|one| one.name == name)
+    })
+}
+
 /// Those of them that are meant: the properties of no others are read.
 pub(crate) fn wanted_among(
     pool: &Pool,

@@ -325,3 +325,35 @@ fn unmounting_all_begins_with_the_innermost_pool() {
     place.zinc(&["zpool", "export", "zoo"]).ok();
     place.zinc(&["zpool", "export", "tank"]).ok();
 }
+
+/// `zfs mount -R` mounts a file system with all below by their properties, of a pool that is served
+/// and of one that is not, and leaves what is mounted; `-j` lists it.
+#[testkit::needs("fuse")]
+#[test]
+fn a_file_system_is_mounted_with_all_below() {
+    let place = served_with_mounts();
+    for name in ["a", "a/b", "a/b/c", "ab", "d", "d/e"] {
+        place.zinc(&["zfs", "create", &format!("tank/{name}")]).ok();
+    }
+    place.zinc(&["zfs", "create", "-o", "canmount=noauto", "tank/a/off"]).ok();
+    place.zinc(&["zfs", "unmount", "-a"]).ok();
+    let names = || listed(&place).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert!(names().is_empty(), "{:?}", names());
+    place.zinc(&["zfs", "mount", "tank/a/b"]).ok();
+    place.zinc(&["zfs", "mount", "-R", "tank/a/b", "tank/d"]).ok();
+    assert_eq!(names(), ["tank/a/b", "tank/a/b/c", "tank/d", "tank/d/e"]);
+    place.zinc(&["zfs", "mount", "-R", "tank/d"]).ok();
+    let json = place.zinc(&["zfs", "mount", "-j"]).json();
+    let entry = &json["datasets"]["tank/d/e"];
+    assert_eq!(entry["filesystem"], "tank/d/e");
+    assert!(entry["mountpoint"].as_str().unwrap().ends_with("/mnt/d/e"), "{json}");
+    let run = place.zinc(&["zfs", "mount", "-R", "tank/none"]);
+    assert!(run.code == 1 && run.err.contains("does not exist"), "{}", run.err);
+    assert_eq!(place.zinc(&["zfs", "mount", "tank/a", "tank/ab"]).code, 2);
+    place.zinc(&["zpool", "export", "tank"]).ok();
+    // It is imported, and no process has it.
+    place.zinc(&["zpool", "import", "-N", "-d", ".", "tank"]).ok();
+    assert!(names().is_empty(), "{:?}", names());
+    place.zinc(&["zfs", "mount", "-R", "tank/a"]).ok();
+    assert_eq!(names(), ["tank/a", "tank/a/b", "tank/a/b/c"]);
+}

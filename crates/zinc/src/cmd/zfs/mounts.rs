@@ -1,6 +1,7 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
 use super::keys::{check_unloadable, load_all, load_if_served, unload_unmounted};
+use super::snapshot::one_pool;
 use crate::cmd::mount::{
     Begin, MountReport, answered_for, find, mount_by, unmount_all, unmount_group,
 };
@@ -12,10 +13,11 @@ use crate::mounting::{follower, report_failures};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{known, served, ui};
-use ::mount::datasets::{MountRequest, all_wanted, is_mounted_by_hand};
+use ::mount::datasets::{MountRequest, all_wanted, is_mounted_by_hand, wanted_below};
 use ::mount::system::{self, Listed};
 use engine::datasets::pool_of;
 use engine::keys::roots_below;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,6 +32,12 @@ pub struct Mount {
     /// All file systems of known pools, by their properties
     #[arg(short = 'a')]
     all: bool,
+    /// The file systems and all below, by their properties
+    #[arg(short = 'R', conflicts_with_all = ["all", "load_key"], requires = "names")]
+    recursive: bool,
+    /// List what is mounted as JSON
+    #[arg(short = 'j', long, conflicts_with_all = ["all", "names"])]
+    json: bool,
     /// Also mount over a directory that is not empty
     #[arg(short = 'O')]
     overlay: bool,
@@ -48,9 +56,9 @@ pub struct Mount {
     /// What the process that serves is
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
-    /// A file system; with -a: only that pool
+    /// A file system; with -R: several of a pool; with -a: only that pool
     #[arg(value_name = "FILESYSTEM")]
-    name: Option<String>,
+    names: Vec<String>,
 }
 
 /// Arguments of `zinc zfs unmount`.
@@ -76,13 +84,27 @@ impl Verb for Mount {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        if let Some(name) = self.name.as_ref().filter(|_| self.load_key && !self.all) {
+        one_pool(&self.names)?;
+        if self.names.len() > 1 && !self.recursive {
+            return Err(Failure::usage("several file systems are mounted with -R"));
+        }
+        let name = self.names.first();
+        if let Some(name) = name.filter(|_| self.load_key && !self.all) {
             load_if_served(session, &self.live.search, name)?;
         }
-        match (&self.name, self.all) {
+        match (name, self.all) {
             (None, false) => {
-                list(session);
+                list(session, self.json);
                 Ok(ExitCode::SUCCESS)
+            }
+            (Some(name), false) if self.recursive => {
+                let view = live::look(session, &self.live.search, &self.live.options, name)?;
+                let wanted = wanted_below(&view, &self.names)?;
+                drop(view);
+                match wanted.is_empty() {
+                    true => Ok(ExitCode::SUCCESS),
+                    false => self.begin().mount(session, name, &wanted, MountReport::Nothing),
+                }
             }
             (Some(name), false) => {
                 let wanted = MountRequest {
@@ -142,7 +164,7 @@ impl Mount {
             if is_empty {
                 return Ok(ExitCode::SUCCESS);
             }
-            let more = self.name.is_none().then(|| pool.into());
+            let more = self.names.is_empty().then(|| pool.into());
             background::start_with(session, more, None, false)
         })
     }
@@ -164,9 +186,17 @@ fn is_served(session: &Session, one: &Listed) -> bool {
 }
 
 /// Lists the mounts, without those that a dead process left.
-fn list(session: &Session) {
+fn list(session: &Session, as_json: bool) {
+    let mut all = serde_json::Map::new();
     for one in system::listed().into_iter().filter(|one| !system::is_dead(&one.dir)) {
-        ui::out(session, &format!("{:<30}  {}\n", one.name, one.dir.display()));
+        let (name, dir) = (one.name, one.dir.to_string_lossy());
+        if !as_json {
+            ui::out(session, &format!("{name:<30}  {dir}\n"));
+        }
+        all.insert(name.clone(), json!({ "filesystem": name, "mountpoint": dir }));
+    }
+    if as_json {
+        ui::json(session, &crate::json::document("zfs mount", "datasets", all));
     }
 }
 
