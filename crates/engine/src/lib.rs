@@ -623,11 +623,32 @@ pub mod streams {
 
 /// The tables of all properties: of datasets, pools and vdevs.
 pub mod props {
+    pub use dsl::has_property;
     pub use ondisk::pool_props::{POOL, VDEV, find_pool};
     pub use ondisk::props::{
         Access, DATASET, ListAlignment, PropertyDesc, ValueKind, applies, find, find_dataset,
         is_user_property,
     };
+}
+
+/// Several changes of datasets in one txg, in an order that a program decides while it runs.
+///
+/// ```
+/// use engine::programs::ProgramChange;
+///
+/// let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let taken = pool.run_program(true, |cx| {
+///     let snapshot = ProgramChange::Snapshot("tank@monday".to_owned());
+///     cx.check(&snapshot)?;
+///     cx.make(&snapshot)?;
+///     // What it did is there, though not durable yet.
+///     Ok::<_, engine::errors::PoolError>(cx.datasets().by_name("tank@monday")?.create_txg())
+/// })??;
+/// assert!(pool.last_synced() >= taken);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub mod programs {
+    pub use pool::live::{ProgramChange, ProgramCx};
 }
 
 /// What a pool did, and how long it took.

@@ -17,7 +17,7 @@ pub mod methods;
 pub mod source;
 
 /// The floors of the house, from the ground up. A crate may use those before it only.
-pub const FLOORS: [&str; 34] = [
+pub const FLOORS: [&str; 35] = [
     "probes",
     "legible",
     "ondisk",
@@ -41,6 +41,7 @@ pub const FLOORS: [&str; 34] = [
     "term",
     "lab",
     "zdb",
+    "programs",
     "connections",
     "control",
     "nbd",

@@ -150,7 +150,7 @@ fn the_environment_is_read_by_the_command() {
 }
 
 /// Crates that may depend on these of the workspace and no other, though others are below them.
-const KNOWN: [(&str, &[&str]); 20] = [
+const KNOWN: [(&str, &[&str]); 21] = [
     ("legible", &[]),
     ("ondisk", &["legible"]),
     ("rt", &[]),
@@ -164,6 +164,7 @@ const KNOWN: [(&str, &[&str]); 20] = [
     ("exports", &["engine", "nbd", "term"]),
     ("mount", &["engine", "control"]),
     ("zdb", &["engine", "term"]),
+    ("programs", &["engine"]),
     ("lab", &["engine", "term"]),
     ("nbd", &["connections", "nbdwire"]),
     ("archive", &[]),

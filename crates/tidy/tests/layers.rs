@@ -16,9 +16,9 @@ fn floor(name: &str) -> Option<usize> {
 }
 
 /// What the command may name.
-const SEEN_BY_THE_COMMAND: [&str; 13] = [
+const SEEN_BY_THE_COMMAND: [&str; 14] = [
     "engine", "imported", "lab", "zdb", "control", "nbd", "exports", "term", "views", "page",
-    "agents", "hostfs", "mount",
+    "agents", "hostfs", "mount", "programs",
 ];
 
 /// Why `user` may not depend on `used` (`kind` is "normal", "build" or "dev"); `None` if it may.

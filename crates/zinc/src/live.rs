@@ -340,6 +340,26 @@ pub fn change_announced<T>(
     Ok(result)
 }
 
+/// The same for what changes nothing: the history has no line of it.
+pub fn visit<T>(
+    session: &Session,
+    args: &LiveArgs,
+    name: &str,
+    act: impl FnOnce(&LivePool) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    check_start(name)?;
+    served::forward(session, &args.search, name)?;
+    if let Some(pool) = session.held(name) {
+        return act(&pool);
+    }
+    let find = || found::find(session, &args.search, name, SearchScope::Known);
+    let tunables = args.options.tuning.all(session)?;
+    let (found, pool) = take(session, find, &args.options, &tunables, |_| {})?;
+    let result = act(&pool);
+    found.leave(&known::pools(session), pool)?;
+    result
+}
+
 /// Waits until devices that came back are resilvered. Opening the pool began it, and letting go of
 /// the pool would end that: it would start again with each command, and none would come to its end.
 /// The command's own changes are durable by then, so that it can be ended.

@@ -545,7 +545,7 @@ fn a_limit_of_memory_ends_a_command_with_a_message() {
     place.ok("zpool create tank mirror a b");
     let mut refused = 0;
     // With less than these the system does not even map the program, and kills it.
-    let limits = [48, 50, 52, 55, 60, 64, 66, 70, 80, 100, 120, 140, 200, 300, 4000];
+    let limits = [50, 51, 52, 55, 60, 64, 66, 70, 80, 100, 120, 140, 200, 300, 4000];
     let checks = limits.map(|mib| (mib, "check tank".to_owned()));
     for (mib, verb) in checks.into_iter().chain(limits.map(|m| (m, format!("zfs create tank/{m}"))))
     {

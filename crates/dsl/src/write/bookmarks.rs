@@ -156,6 +156,19 @@ impl DslCx<'_> {
 /// has sizes with feature `bookmark_written`, otherwise it is of the first form. Of a bookmark it
 /// is the same again, without a list of what was redacted.
 pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, source: &str) -> Result<Bookmark> {
+    let (head, b) = check_bookmark(cx, dsl, name, source)?;
+    let (_, short) = name.split_once('#').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    cx.add_bookmark(head.object, short, &b)?;
+    Ok(b)
+}
+
+/// Whether [`create_bookmark`] would make it. Returns its head, and what would be made.
+pub fn check_bookmark(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    name: &str,
+    source: &str,
+) -> Result<(Dataset, Bookmark)> {
     let bad = || Error::BadName(name.to_owned());
     if check_name(name)? != NameKind::Bookmark {
         return Err(bad());
@@ -180,8 +193,7 @@ pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, source: &str) -> R
     if cx.bookmarks_of(head.object)?.iter().any(|(n, _)| same(n)) {
         return Err(Error::refused(name, Refusal::Exists));
     }
-    cx.add_bookmark(head.object, short, &b)?;
-    Ok(b)
+    Ok((head, b))
 }
 
 /// Whether what directory `dir` was in `txg` is what `head` was then.

@@ -48,7 +48,7 @@ mod spacing;
 
 pub use crate::names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use account::{HeadAccount, MosAccount, finish_head};
-pub use bookmarks::{create_bookmark, destroy_bookmark};
+pub use bookmarks::{check_bookmark, create_bookmark, destroy_bookmark};
 pub use create::{
     NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
 };
@@ -66,8 +66,8 @@ pub use holds::{hold, release};
 pub use meta::{Blocks, DslCx, FeatureCounts, Timestamp};
 pub use promote::{check_promote, promote};
 pub use props::{
-    PropertyChange, check_version, parse_size, parse_value, received_properties, revert_property,
-    set_property, set_received,
+    PropertyChange, check_user_property, check_version, parse_size, parse_value,
+    received_properties, revert_property, set_property, set_received,
 };
 pub use reap::{Drained, drain, is_drained};
 pub use receive::{
@@ -75,7 +75,9 @@ pub use receive::{
     check_resume, discard_received, end_receive, kept_for_later, note_large_dnodes, note_received,
     partly_received, resume_receive, unfinished_receives,
 };
-pub use rename::{check_rename, check_rename_with_parents, rename_dir, rename_snapshot};
+pub use rename::{
+    check_rename, check_rename_snapshot, check_rename_with_parents, rename_dir, rename_snapshot,
+};
 pub use rollback::{check_rollback, forget_tree, reset_head, rollback};
 pub use room::{AvailableSpace, room};
-pub use snapshot::{check_snapshots, snapshot};
+pub use snapshot::{check_new_snapshots, check_snapshots, snapshot};

@@ -88,6 +88,16 @@ pub fn set_property(
     set_on_head(cx, dsl, &ds, change, PropertyOrigin::Local)
 }
 
+/// Whether [`set_property`] would give a head or snapshot this property, which is one that users
+/// invent.
+///
+/// # Errors
+/// There is no such dataset; it is another property; it cannot have that name or value.
+pub fn check_user_property(dsl: &Dsl, dataset: &str, change: &PropertyChange) -> Result<()> {
+    dsl.by_name(dataset)?;
+    check_on_snapshot(change)
+}
+
 /// Sets a property of a head to a value that it may have.
 fn set_on_head(
     cx: &DslCx<'_>,

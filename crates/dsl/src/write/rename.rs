@@ -7,7 +7,7 @@ use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::names::{NAME_MAX, NameKind, check_component, check_name, is_within};
-use crate::tree::{Dir, Dsl};
+use crate::tree::{Dataset, Dir, Dsl};
 use ondisk::dsl::DslDir;
 use std::sync::Arc;
 
@@ -157,17 +157,14 @@ impl DslCx<'_> {
     }
 }
 
-/// Renames a snapshot; with `recursive` also all of the same name below. `to` is the short name.
-/// Gives what those were called that have another name now, with their objects.
-///
-/// Changes on disk: the heads' tables of snapshots, the directories' times of change.
-pub fn rename_snapshot(
-    cx: &DslCx<'_>,
+/// Whether [`rename_snapshot`] would rename it. Returns the heads whose snapshots would have
+/// another name.
+pub fn check_rename_snapshot(
     dsl: &Dsl,
     name: &str,
     to: &str,
     recursive: bool,
-) -> Result<Vec<(String, u64)>> {
+) -> Result<Vec<Dataset>> {
     if !check_component(to) {
         return Err(Error::BadName(to.to_owned()));
     }
@@ -196,6 +193,22 @@ pub fn rename_snapshot(
             return Err(Error::refused(&full, Refusal::Exists));
         }
     }
+    Ok(heads)
+}
+
+/// Renames a snapshot; with `recursive` also all of the same name below. `to` is the short name.
+/// Gives what those were called that have another name now, with their objects.
+///
+/// Changes on disk: the heads' tables of snapshots, the directories' times of change.
+pub fn rename_snapshot(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    name: &str,
+    to: &str,
+    recursive: bool,
+) -> Result<Vec<(String, u64)>> {
+    let heads = check_rename_snapshot(dsl, name, to, recursive)?;
+    let (_, short) = name.split_once('@').ok_or_else(|| Error::BadName(name.to_owned()))?;
     let mut renamed = Vec::with_capacity(heads.len());
     for head in &heads {
         let table = head.phys.snapnames_zap;

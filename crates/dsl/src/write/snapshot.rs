@@ -55,6 +55,25 @@ pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
     Ok(heads)
 }
 
+/// Whether [`snapshot`] would take these now. Returns their heads.
+///
+/// # Errors
+/// Those of [`snapshot`].
+pub fn check_new_snapshots(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    names: &[String],
+    properties: &[super::PropertyChange],
+) -> Result<Vec<Dataset>> {
+    let heads = check_snapshots(dsl, names)?;
+    if let Some(head) = heads.iter().find(|h| h.phys.prev_snap_txg >= cx.txg()) {
+        return Err(Error::refused(&head.name, Refusal::JustTaken));
+    }
+    check_snapshot_room(dsl, &heads, cx.pool_size)?;
+    properties.iter().try_for_each(super::props::check_on_snapshot)?;
+    Ok(heads)
+}
+
 /// Takes snapshots, all or none: each `pool/a@name`. The heads must have been synced in this txg,
 /// so that their roots are those of the moment. Returns the snapshots' objects; `properties` are
 /// theirs (users' properties only).
@@ -72,12 +91,7 @@ pub fn snapshot(
     names: &[String],
     properties: &[super::PropertyChange],
 ) -> Result<Vec<u64>> {
-    let heads = check_snapshots(dsl, names)?;
-    if let Some(head) = heads.iter().find(|h| h.phys.prev_snap_txg >= cx.txg()) {
-        return Err(Error::refused(&head.name, Refusal::JustTaken));
-    }
-    check_snapshot_room(dsl, &heads, cx.pool_size)?;
-    properties.iter().try_for_each(super::props::check_on_snapshot)?;
+    let heads = check_new_snapshots(cx, dsl, names, properties)?;
     let mut out = Vec::with_capacity(heads.len());
     for (head, name) in heads.iter().zip(names) {
         let (_, short) = name.split_once('@').ok_or_else(|| Error::BadName(name.clone()))?;

@@ -5,13 +5,14 @@
 //! [`dsl::write`].
 
 use super::behalf::Need;
+use super::dataset_tasks::{needs_to_rename, renamed};
 use super::head::settings;
 use super::shared::Shared;
 use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
 use crate::refusal::PoolRefusal;
-use dsl::write::{Destroyed, Encryption, PropertyChange, check_version};
+use dsl::write::{Encryption, PropertyChange, check_version};
 use dsl::{Action, Dataset, StoredValue};
 use ondisk::ObjsetKind;
 use ondisk::znode::{Time, ZPL_VERSION_MAX};
@@ -99,16 +100,6 @@ fn needs_to_make(name: &str, properties: &[PropertyChange]) -> Vec<Need> {
     std::iter::once(create).chain(properties.iter().map(new)).collect()
 }
 
-/// What a user needs to give something another name.
-fn needs_to_rename(from: &str, to: &str) -> Vec<Need> {
-    [(Action::Rename, from), (Action::RenameTo, to)].map(|(a, n)| Need::To(a, n.to_owned())).into()
-}
-
-/// A snapshot's name when its short name is another.
-fn renamed(snapshot: &str, short: &str) -> String {
-    format!("{}@{short}", snapshot.split('@').next().unwrap_or_default())
-}
-
 /// As long as this lives, the log of a head is empty.
 pub(super) struct LogQuiesced(Arc<Head>);
 
@@ -122,9 +113,28 @@ impl LogQuiesced {
         };
         let Ok(dataset) = dataset else { return Ok(None) };
         let head = shared.heads.read().get(&dataset.object).cloned();
-        let Some(quiet) = head.map(Self) else { return Ok(None) };
+        head.map(|head| Self::of_head(shared, head)).transpose()
+    }
+
+    /// Empties the logs of all that are open.
+    pub(super) fn of_all(shared: &Shared) -> Result<Vec<Self>> {
+        let heads = shared.all_heads();
+        // So that all end with one txg, and not with one each.
+        heads.iter().for_each(|head| head.log.begin_suspend());
+        let quiet = heads.iter().map(|head| Self::of_head(shared, Arc::clone(head))).collect();
+        heads.iter().for_each(|head| head.log.resume());
+        quiet
+    }
+
+    fn of_head(shared: &Shared, head: Arc<Head>) -> Result<Self> {
+        let quiet = Self(head);
         quiet.0.log.suspend().map_err(|why| shared.stopped(&why))?;
-        Ok(Some(quiet))
+        Ok(quiet)
+    }
+
+    /// The dataset.
+    pub(super) fn dataset(&self) -> u64 {
+        self.0.dataset
     }
 }
 
@@ -135,42 +145,6 @@ impl Drop for LogQuiesced {
 }
 
 impl TaskCx<'_> {
-    /// Refuses a user who may not destroy what is younger than a snapshot.
-    fn permit_younger(&self, head: &Dataset, snapshot: &str) -> Result<()> {
-        if !self.is_for_caller() {
-            return Ok(());
-        }
-        let dsl = self.datasets();
-        let txg = dsl.by_name(snapshot)?.phys.creation_txg;
-        for one in dsl.snapshots(head)?.iter().filter(|one| one.phys.creation_txg > txg) {
-            self.permit(&Need::To(Action::Destroy, one.name.clone()))?;
-        }
-        for one in dsl.bookmarks(head)?.iter().filter(|one| one.phys.creation_txg > txg) {
-            self.permit(&Need::To(Action::DestroyBookmark, one.name.clone()))?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a user who may not rename all snapshots of that name below.
-    fn permit_renames_below(&self, snapshot: &str, to: &str) -> Result<()> {
-        if !self.is_for_caller() {
-            return Ok(());
-        }
-        let dsl = self.datasets();
-        let (head, short) = snapshot.split_once('@').unwrap_or((snapshot, ""));
-        let below = format!("{head}/");
-        for (name, _) in dsl.walk().iter().filter(|(name, _)| name.starts_with(&below)) {
-            let one = format!("{name}@{short}");
-            match dsl.by_name(&one) {
-                Err(dsl::Error::NoSuchDataset(_)) => continue,
-                found => found.map(drop)?,
-            }
-            let needs = needs_to_rename(&one, &renamed(&one, to));
-            needs.iter().try_for_each(|need| self.permit(need))?;
-        }
-        Ok(())
-    }
-
     /// Formats the object set of the new dataset `head` as a file system.
     pub(super) fn format_filesystem(&self, head: u64, new: &NewFilesystem) -> Result<()> {
         let wall = self.dsl().now;
@@ -294,9 +268,7 @@ impl LivePool {
             let wanted = Arc::clone(&wanted);
             let taken = self.run_with(needs.clone(), move |cx| {
                 let (names, properties) = &*wanted;
-                cx.check_room(&names.join(" "))?;
-                dsl::write::snapshot(&cx.dsl(), cx.datasets(), names, properties)?;
-                names.iter().try_for_each(|name| cx.log_event("snapshot", " ", name))
+                cx.take_snapshots(names, properties)
             });
             // Another caller took one of the same dataset in that txg, which is durable now.
             let again = matches!(
@@ -329,23 +301,8 @@ impl LivePool {
     /// or none.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
         let names = each_once(names);
-        self.run_with(Need::to_each(Action::Destroy, &names), move |cx| {
-            let dsl = cx.datasets();
-            for name in &names {
-                cx.check_unused(&dsl.by_name(name)?)?;
-                dsl::write::check_destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
-            }
-            for name in &names {
-                let snapshot = dsl.by_name(name)?;
-                let done = dsl::write::destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
-                let event = match done {
-                    Destroyed::Now => "destroy",
-                    Destroyed::Deferred => "defer_destroy",
-                };
-                cx.log_event_of(event, " ", (name, snapshot.object))?;
-            }
-            Ok(())
-        })
+        let needs = Need::to_each(Action::Destroy, &names);
+        self.run_with(needs, move |cx| cx.destroy_snapshots(&names, defer))
     }
 
     /// Destroys a file system or volume that has no snapshots and nothing below. Its blocks are
@@ -355,22 +312,7 @@ impl LivePool {
         self.check_permission(&needs)?;
         let _quiet = self.without_log(name)?;
         let name = name.to_owned();
-        self.run_with(needs, move |cx| {
-            let dsl = cx.datasets();
-            let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
-            cx.check_unused(&head)?;
-            cx.check_log(&head)?;
-            cx.log_event("destroy", " ", &name)?;
-            cx.take_over(&head)?;
-            cx.drop_head(head.object);
-            // Every head has one; that of a dataset that is not a clone is internal.
-            let is_clone = head.dir.phys.origin == head.phys.prev_snap;
-            let origin = dsl.origin(&head.dir)?.filter(|_| is_clone);
-            let origin = origin.and_then(|_| dsl.nameless(head.phys.prev_snap).ok());
-            let shared = origin.map(|o| (o.dir.phys.head_dataset, head.phys.prev_snap_txg));
-            cx.move_errors(head.object, shared, true)?;
-            Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)
-        })
+        self.run_with(needs, move |cx| cx.destroy_head(&name))
     }
 
     /// Takes a head back to a snapshot; with `destroy_younger` the snapshots after it go.
@@ -379,43 +321,14 @@ impl LivePool {
         self.check_permission(&needs)?;
         let _quiet = self.without_log(snapshot.split('@').next().unwrap_or_default())?;
         let snapshot = snapshot.to_owned();
-        self.run_with(needs, move |cx| {
-            let dsl = cx.datasets();
-            let check = dsl::write::check_rollback;
-            let (head, younger) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
-            cx.permit_younger(&head, &snapshot)?;
-            cx.check_unused(&head)?;
-            younger.iter().try_for_each(|younger| cx.check_unused(younger))?;
-            cx.check_log(&head)?;
-            cx.check_log(&dsl.by_name(&snapshot)?)?;
-            cx.take_over(&head)?;
-            cx.drop_head(head.object);
-            dsl::write::rollback(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
-            cx.empty_log(&dsl.by_name(&head.name)?, false)?;
-            cx.log_event("rollback", &snapshot, &head.name)
-        })
+        self.run_with(needs, move |cx| cx.roll_back(&snapshot, destroy_younger))
     }
 
     /// Makes a clone independent of its origin, which becomes its clone.
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run_with(vec![Need::To(Action::Promote, name.clone())], move |cx| {
-            let dsl = cx.datasets();
-            let (mut with_livelists, mut shared_up_to) = (vec![dsl.by_name(&name)?], 0);
-            if let Some(origin) = dsl.origin(&with_livelists[0].dir)? {
-                cx.permit(&Need::To(Action::PromoteOver, origin.clone()))?;
-                let head = origin.split('@').next().unwrap_or_default();
-                with_livelists.push(dsl.by_name(head)?);
-                shared_up_to = dsl.by_name(&origin)?.phys.creation_txg;
-            }
-            dsl::write::promote(&cx.dsl(), dsl, &name)?;
-            if let [clone, head] = with_livelists.as_slice() {
-                cx.move_errors(head.object, Some((clone.object, shared_up_to)), false)?;
-            }
-            // Neither is true any more, and promoting reads neither.
-            with_livelists.iter().try_for_each(|head| cx.drop_livelist(head))?;
-            cx.log_event("promote", " ", &name)
-        })
+        let needs = vec![Need::To(Action::Promote, name.clone())];
+        self.run_with(needs, move |cx| cx.promote(&name))
     }
 
     /// Gives a file system or volume, and all below, another name.
@@ -435,29 +348,15 @@ impl LivePool {
     /// all datasets below.
     pub fn rename_snapshot(&self, name: &str, to: &str, recursive: bool) -> Result<()> {
         let (name, to) = (name.to_owned(), to.to_owned());
-        self.run_with(needs_to_rename(&name, &renamed(&name, &to)), move |cx| {
-            let dsl = cx.datasets();
-            if recursive {
-                cx.permit_renames_below(&name, &to)?;
-            }
-            for (from, object) in
-                dsl::write::rename_snapshot(&cx.dsl(), dsl, &name, &to, recursive)?
-            {
-                cx.log_event_of("rename", &format!("-> @{to}"), (&from, object))?;
-            }
-            Ok(())
-        })
+        let needs = needs_to_rename(&name, &renamed(&name, &to));
+        self.run_with(needs, move |cx| cx.rename_snapshots(&name, &to, recursive))
     }
 
     /// Sets or clears a property.
     pub fn set_property(&self, dataset: &str, change: PropertyChange) -> Result<()> {
         let dataset = dataset.to_owned();
         let need = Need::Property(dataset.clone(), change.name.clone());
-        self.run_with(vec![need], move |cx| {
-            dsl::write::set_property(&cx.dsl(), cx.datasets(), &dataset, &change)?;
-            cx.shared.refresh_heads()?;
-            cx.log_change(&dataset, &change)
-        })
+        self.run_with(vec![need], move |cx| cx.set_property(&dataset, &change))
     }
 
     /// Sets or clears properties, each of the dataset that stands beside it, in one txg. The first
@@ -532,19 +431,8 @@ impl LivePool {
     /// Makes a bookmark of a snapshot.
     pub fn bookmark(&self, name: &str, source: &str) -> Result<()> {
         let (name, source) = (name.to_owned(), source.to_owned());
-        self.run_with(vec![Need::To(Action::Bookmark, name.clone())], move |cx| {
-            let dsl = cx.datasets();
-            let made = dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &source)?;
-            let (head, short) = name.split_once('#').unwrap_or((&name, ""));
-            let txg = made.creation_txg;
-            let text = format!("name={short} creation_txg={txg}");
-            if let Some((of, _)) = source.split_once('#') {
-                let text = format!("{text} source_guid={}", made.guid);
-                return cx.log_event("bookmark", &text, of);
-            }
-            let object = dsl.by_name(&source)?.object;
-            cx.log_event("bookmark", &format!("{text} target_snap={object} redact_obj=0"), head)
-        })
+        let needs = vec![Need::To(Action::Bookmark, name.clone())];
+        self.run_with(needs, move |cx| cx.make_bookmark(&name, &source))
     }
 
     /// Destroys a bookmark.

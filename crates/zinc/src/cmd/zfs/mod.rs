@@ -13,6 +13,7 @@ mod lineage;
 mod list;
 mod mounts;
 pub mod owners;
+mod program;
 mod project;
 mod receive;
 mod select;
@@ -97,6 +98,8 @@ pub enum Command {
     UnloadKey(keys::Unload),
     /// Change the key of an encrypted dataset
     ChangeKey(keys::Change),
+    /// Run a Lua script that looks at datasets and changes them
+    Program(program::Args),
     /// Wait until files that were removed while open are freed
     Wait(wait::Args),
     /// Print the version of zinc
@@ -141,6 +144,7 @@ impl Command {
             Self::LoadKey(a) => Box::new(a),
             Self::UnloadKey(a) => Box::new(a),
             Self::ChangeKey(a) => Box::new(a),
+            Self::Program(a) => Box::new(a),
             Self::Wait(a) => Box::new(a),
             Self::Version(a) => Box::new(version::VersionVerb("zfs", a)),
             Self::Other(words) => Box::new(unsupported::Word("zfs", words, &unsupported::ZFS)),
