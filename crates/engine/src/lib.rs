@@ -67,6 +67,7 @@
 //! | [`upkeep`] | what a pool does by itself when devices fail, return, or spares are free |
 //! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
+//! | [`programs`] | several changes of datasets in one txg, in an order that a program decides |
 //! | [`layout`] | the layout of a new pool, from words, and likely mistakes in it |
 //! | [`stats`], [`recording`] | what a pool did, and how long it took; the same kept in a file |
 //! | [`props`], [`features`] | tables of all properties and features |

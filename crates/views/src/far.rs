@@ -33,7 +33,8 @@ pub fn hint(name: &FarName, trouble: &DiskError) -> Option<String> {
     let text = match trouble {
         DiskError::Damaged(..) | DiskError::Missing(..) => {
             return Some(format!(
-                "`zinc far check {}` says what else is damaged: restore it from a copy of the store",
+                "`zinc far check {}` says what else is damaged: restore it from a copy of the \
+                 store",
                 word(name.as_str())
             ));
         }
