@@ -338,8 +338,8 @@ impl Front {
             ctime: wanted.ctime,
             ..SetAttrs::default()
         };
-        // No caller keeps set-id bits through a change of owner. Whether it does through one of size
-        // is said by the kernel, which does not say who it is.
+        // No caller keeps set-id bits through a change of owner. Whether it does through one of
+        // size is said by the kernel, which does not say who it is.
         let strips = wanted.without_set_ids || set.uid.is_some() || set.gid.is_some();
         if strips && set.mode.is_none() {
             set.mode = without_set_ids(&self.node(ino)?);
