@@ -7,31 +7,7 @@
 //! difference as long as it prints through `ui` and resolves typed paths with [`Session::path`]. A
 //! session is cheap to clone; a thread that outlives the call gets a clone.
 //!
-//! # Life cycle
-//!
-//! ```text
-//! main -> Session::of_process -> a verb -> ui::finish
-//!                  |
-//!                serve -> for_client (one for each command line) -> a verb -> ui::finish
-//! ```
-//!
-//! A client that ends before its verb (Ctrl-C, most of all) cancels the verb, and so does the
-//! server when the pool is about to be let go: its output goes nowhere, a write that waits for a
-//! reader gives up, long work that can be cancelled is (`progress`, [`Session::check`]), and a
-//! pause is over at once ([`Session::sleep`]). A single operation of the pool is completed.
-//!
-//! # Devices
-//!
-//! A session makes devices from names, for each task with a source of its own
-//! ([`Session::devices`]). What a source has claimed it gives to everything that claims it through
-//! the same source: one for the process would give a disk to the verbs of two clients, and one for
-//! a verb would give a leaf that is to come back the device that the pool still has open.
-//!
-//! # What the process has once
-//!
-//! All sessions of a process share its [`Process`]: its command line and what all verbs are, its
-//! streams, the servers it found silent, the locks it keeps, what it has warned of. It is made in
-//! `main` and is not global: a test makes its own.
+//! ARCHITECTURE.md (`zinc`, Sessions) has how a session lives, and what it shares.
 
 mod client;
 mod process;

@@ -10,16 +10,6 @@
 //! For a client of a server the same holds of the client's descriptors: the first loss is kept,
 //! calls the verb off, and becomes its exit code ([`finish`]). A message that standard error did
 //! not take makes the exit code 1 where it would be 0.
-//!
-//! # What is printed how
-//!
-//! | function | for | bytes |
-//! | --- | --- | --- |
-//! | [`out`], [`error`] | people | escaped, but for line ends and tabs ([`escape`]) |
-//! | [`exact`] | programs (`-H`) | as they are; escaped where standard output is a terminal |
-//! | [`json`], [`json_line`] | programs | JSON that says the same with escapes of its own |
-//! | [`out_bytes`], [`Output`] | content of files, screens | as they are |
-//! | [`progress`] | people at a terminal | one line that is drawn over, escaped |
 
 pub use term::{Table, escape, script_row};
 
