@@ -224,6 +224,30 @@ impl Object {
         }
     }
 
+    /// The pointers to the data blocks from `first` on, `n` at most, with holes: as far as they are
+    /// the same as in the durable tree. What an open txg made of a block is not known here, nor
+    /// what became of it when the object was freed.
+    pub fn durable_pointers(&self, first: u64, n: u64) -> Result<Vec<BlkPtr>> {
+        let mut out = Vec::new();
+        for blkid in first..first.saturating_add(n) {
+            let Some(bp) = self.again(|| self.durable_pointer(blkid).map(Settled))? else { break };
+            out.push(bp);
+        }
+        Ok(out)
+    }
+
+    fn durable_pointer(&self, blkid: u64) -> Result<Option<BlkPtr>> {
+        let Some(live) = &self.live else {
+            return Ok(Some(self.data_pointer(blkid)?.unwrap_or(BlkPtr::HOLE)));
+        };
+        // The lock is not held while blocks are read.
+        let found = live.lock().find(blkid);
+        match found {
+            BlockSource::Tree(dnode) => self.tree_of(dnode).durable_pointer(blkid),
+            BlockSource::Version(_) | BlockSource::Hole => Ok(None),
+        }
+    }
+
     /// A pointer of level 0 that may be read: right level, no larger than the object's blocks.
     fn data_pointer(&self, blkid: u64) -> Result<Option<BlkPtr>> {
         let Some(bp) = self.block_pointer(0, blkid)?.filter(|bp| !bp.is_hole()) else {

@@ -103,6 +103,14 @@ pub trait Transactions: Send + Sync {
         false
     }
 
+    /// Expects blocks, which are durable and in use, in one more tree from the open `txg` on: they
+    /// are not free when those that use them now give them up in that txg, before it is known
+    /// whether the other tree has them. False: blocks are not shared here, or not all of these.
+    fn expect_shared(&self, txg: u64, blocks: &[BlkPtr]) -> bool {
+        let _ = (txg, blocks);
+        false
+    }
+
     /// A transaction of `txg` ended.
     fn ended(&self, txg: u64);
 

@@ -19,7 +19,7 @@ mod devices;
 #[path = "promise/many.rs"]
 mod many;
 
-use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
+use engine::files::{CloneRange, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::dsl::write::{Encryption, RootKey};
@@ -165,6 +165,10 @@ fn change(
                 state.insert(target, data);
             }
         }
+        9 => {
+            take_over(fs, (&name, file), rng, state);
+            return Some((name, file));
+        }
         _ => {
             let content = state.get_mut(&name).unwrap();
             change_content(fs, file, content, (what, at), &data, rng);
@@ -174,7 +178,27 @@ fn change(
     None
 }
 
-/// The same, where it is the content of one file.
+/// A file takes over the blocks of another, if they can be shared: often they are not durable, or
+/// of another size.
+fn take_over(
+    fs: &Filesystem,
+    (name, file): (&str, u64),
+    rng: &mut testkit::Rng,
+    state: &mut State,
+) {
+    let source = format!("f{}", rng.below(FILES));
+    let at = rng.below(2) as usize * WHOLE;
+    let Some(entry) = fs.root().unwrap().lookup(source.as_bytes()).unwrap() else { return };
+    let bytes = state[&source].clone();
+    let (from, to, length) = ((entry.object, 0), (file, at as u64), bytes.len() as u64);
+    match fs.clone_range(&CloneRange { from, to, length }, NOW) {
+        Ok(0) => {}
+        Ok(length) => put(state.get_mut(name).unwrap(), at, &bytes[..length as usize]),
+        Err(e) => assert!(e.to_string().contains("belong to another file"), "{e}"),
+    }
+}
+
+/// [`change`], where it is the content of one file.
 fn change_content(
     fs: &Filesystem,
     file: u64,
@@ -263,6 +287,7 @@ fn site(rt: &rt::Rt, seed: u64, shape: Shape, how: RunOptions) -> Site {
     let devices = (0..shape.devices()).map(disk).collect();
     let pool = shape.create(rt, "tank", devices, false, |options| options.ashift = Some(12));
     let pool = Arc::new(pool);
+    pool.enable_feature("block_cloning").unwrap();
     // In half of the runs nothing but pointers goes into the log.
     let set = |name: &str, n| PropertyChange {
         name: name.to_owned(),

@@ -40,6 +40,8 @@ mod replace;
 mod retry;
 #[path = "topology/scrubs.rs"]
 mod scrubs;
+#[path = "topology/sharing.rs"]
+mod sharing;
 #[path = "topology/spares.rs"]
 mod spares;
 #[path = "topology/split.rs"]

@@ -3,9 +3,9 @@
 use crate::attrs::{now, without_set_ids};
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::kernel::{Errno, FileHandle, INodeNo};
-use crate::served::Front;
+use crate::served::{Caller, Front};
 use crate::snapshots::InodeTarget;
-use engine::files::{FileKind, SetAttrs};
+use engine::files::{CloneRange, FileKind, SetAttrs};
 use nix::fcntl::{FallocateFlags, OFlag};
 
 /// Of a write: it comes out of the kernel's cache, where the end of the file was known.
@@ -93,6 +93,32 @@ impl Front {
             self.fs.truncate(file, end, now).or_errno()?;
         }
         Ok(())
+    }
+
+    /// Copies as far as files can have the same blocks. Where they cannot, the kernel is told so,
+    /// and copies what it reads.
+    pub(crate) fn copy(
+        &self,
+        caller: Caller,
+        from: (INodeNo, u64),
+        to: (INodeNo, u64),
+        length: u64,
+    ) -> FuseResult<u32> {
+        /// Bytes that one answer is given for.
+        const LENGTH_MAX: u64 = 1 << 30;
+        let InodeTarget::Live(source) = self.of(from.0) else { return Err(Errno::EXDEV) };
+        let (file, now) = (self.object(to.0)?, now());
+        let length = length.min(LENGTH_MAX);
+        let range = CloneRange { from: (source, from.1), to: (file, to.1), length };
+        let done = self.fs.clone_range(&range, now).or_errno()?;
+        if done > 0
+            && caller.uid != 0
+            && let Some(mode) = without_set_ids(&self.node(to.0)?)
+        {
+            let set = SetAttrs { mode: Some(mode), ..SetAttrs::default() };
+            self.fs.set_attrs(file, &set, now).or_errno()?;
+        }
+        Ok(done as u32)
     }
 
     /// Where the next data or the next hole begins.

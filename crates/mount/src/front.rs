@@ -244,9 +244,11 @@ impl Server {
             Op::Open { .. } | Op::OpenDir | Op::List { .. } | Op::Seek { .. } => {
                 self.look_open(ino, operation, reply);
             }
-            Op::Read { .. } | Op::Write { .. } | Op::Control { .. } | Op::Allocate { .. } => {
-                self.use_content(request, operation, reply);
-            }
+            Op::Read { .. }
+            | Op::Write { .. }
+            | Op::Control { .. }
+            | Op::Allocate { .. }
+            | Op::Copy { .. } => self.use_content(request, operation, reply),
             Op::Sync => self.promise(request, reply),
             // Written data was accepted when it was written. The kernel sends no other: each would
             // make a program wait that closes a file.
@@ -319,6 +321,15 @@ impl Server {
             }
             Op::Allocate { offset, length, mode } => {
                 self.change(request, reply, move |front| front.allocate(ino, offset, length, mode));
+            }
+            Op::Copy { offset, to, length } => {
+                let caller = Caller::of(request);
+                let copy = move |front: &Front| front.copy(caller, (ino, offset), to, length);
+                let tell = |_: &Front, reply: Reply, done: FuseResult<u32>| match done {
+                    Ok(length) => reply.written(length),
+                    Err(e) => reply.error(e),
+                };
+                self.work(Class::Change, request, reply, copy, tell);
             }
             _ => reply.error(Errno::ENOSYS),
         }

@@ -19,6 +19,8 @@ mod options;
 mod projects;
 #[path = "mount/reading.rs"]
 mod reading;
+#[path = "mount/sharing.rs"]
+mod sharing;
 #[path = "mount/snapdir.rs"]
 mod snapdir;
 mod support;

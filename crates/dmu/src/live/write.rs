@@ -192,6 +192,18 @@ impl Object {
         self.counted_write(bs, || self.put(tx, blkid, Content::Stored(Arc::new(*bp)), bs))
     }
 
+    /// Whether [`Self::write_stored`] may be given blocks of another object in `tx`, holes and
+    /// embedded ones among them: they are what [`Self::durable_pointers`] of that object says, and
+    /// it is kept from being changed. If so, the owner of the txgs counts the references.
+    ///
+    /// # Errors
+    /// The set is not live.
+    pub fn expect_shared(&self, tx: &Tx, blocks: &[BlkPtr]) -> Result<bool> {
+        let (_, set) = self.changing(tx)?;
+        let owner = set.transactions().filter(|_| !set.is_sealed());
+        Ok(owner.is_some_and(|owner| owner.expect_shared(tx.txg(), blocks)))
+    }
+
     fn put(&self, tx: &Tx, blkid: u64, content: Content, bs: u64) -> Result<()> {
         if let Content::Block(block) = &content {
             self.check_seal(block)?;

@@ -1,9 +1,10 @@
-//! Files of blocks that other files have: what only logs of OpenZFS ask for. So that clones can be
-//! made of anything at any time, such a log is made up here, and replayed into a live file system.
+//! Files of blocks that other files have: taken over as a program's copies do it, and by logs of
+//! OpenZFS, which can take over anything at any time: such a log is made up here, and replayed into
+//! a live file system.
 
-use super::{Inode, Run, State, Time, Tree};
+use super::{Inode, Run, State, Time, Tree, class, class_of};
 use engine::Filesystem;
-use engine::files::{NewFile, NewKind};
+use engine::files::{CloneRange, NewFile, NewKind};
 use engine::inside::dmu::{Hold, Objset};
 use engine::inside::ondisk::zil::{Body, Record, TxType};
 use engine::inside::ondisk::{BlkPtr, Endian, ZilHeader};
@@ -11,6 +12,9 @@ use engine::inside::pool::UnguardedDatasets as _;
 use engine::inside::zil::{Log, LogBlock, LogEnd};
 use engine::inside::zpl::replay::{self, IntoPool};
 use testkit::posix::{Content, Kind};
+
+/// Bytes of a page of the model.
+const PAGE: u64 = 4096;
 
 /// The blocks of a file as the last txg has them, with what a record says of them.
 fn blocks_of(objset: &Objset, file: u64, size: u64) -> (u64, Vec<BlkPtr>) {
@@ -50,6 +54,16 @@ impl Run {
         }
     }
 
+    /// A file takes over blocks of another as a program's copy does.
+    pub fn share_some(&mut self) {
+        if self.is_next_made() {
+            self.trace.op += 1;
+            let names = self.model.names(super::Set::is_files);
+            let (name, now) = (self.rng.pick(&names).clone(), self.tick());
+            self.share(&name, now).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
     fn clone_op(&mut self) -> Result<(), String> {
         let names = self.model.names(super::Set::is_files);
         let name = self.rng.pick(&names).clone();
@@ -85,6 +99,51 @@ impl Run {
         tree.take_times(&|number| fs.node(number).map(|node| (node.mtime, node.ctime)).ok());
         self.pool().sync().map_err(|e| e.to_string())?;
         self.all_durable();
+        Ok(())
+    }
+
+    /// A file has what another one has in a range, or has itself elsewhere, as far as it is there
+    /// in blocks that can be shared.
+    fn share(&mut self, name: &str, now: Time) -> Result<(), String> {
+        let State::Files(tree) = &*self.model.sets[name].state else { return Ok(()) };
+        let tree = tree.clone();
+        let (Some((from, content)), Some((to, other))) =
+            (self.rng_file(&tree), self.rng_file(&tree))
+        else {
+            return Ok(());
+        };
+        let fs = self.filesystem(name);
+        let block = fs.objset().object(from).map_err(|e| e.to_string())?.dnode().block_size();
+        let mut place = |size: u64| match self.rng.below(2) {
+            0 => 0,
+            _ => self.rng.below(size.min(4 << 20) / block + 2) * block,
+        };
+        let (offset, at) = (place(content.size), place(other.size));
+        let length = match self.rng.below(3) {
+            0 => block * (1 + self.rng.below(4)),
+            _ => 1 << 20,
+        };
+        self.note(format!("{name}: share {length} bytes of {from} at {offset}, {to} at {at}"));
+        // It is in the txg that is open.
+        let Some(tx) = self.begin(&fs, Hold::free())? else { return Ok(()) };
+        drop(tx);
+        let range = CloneRange { from: (from, offset), to: (to, at), length };
+        match fs.clone_range(&range, now) {
+            Ok(0) => {}
+            Ok(length) => {
+                let tree = self.model.sets.get_mut(name).unwrap().tree_mut();
+                let mut data = vec![0; length as usize];
+                for (n, byte) in (offset..).zip(&mut data) {
+                    let page = content.pages.get(&(n / PAGE));
+                    *byte = page.map_or(0, |page| page[(n % PAGE) as usize]);
+                }
+                tree.content(to).write(at, &data);
+                tree.touch(to, now);
+            }
+            Err(e) if class_of(&e) == class::NO_SPACE => self.refused += 1,
+            Err(e) if e.to_string().contains("belong to another file") => {}
+            Err(e) => return Err(e.to_string()),
+        }
         Ok(())
     }
 

@@ -23,12 +23,14 @@ fn begun(steps: &RandomSteps, bench: Bench) -> Run {
     run
 }
 
-/// Some operations, and files that are cloned between them.
+/// Some operations, and files that are cloned between them, or take over blocks of others.
 fn some(run: &mut Run, operations: u64) {
     for n in 0..operations {
         run.step();
-        if n % 3 == 0 {
-            run.clone_some();
+        match n % 3 {
+            0 => run.clone_some(),
+            1 => (0..3).for_each(|_| run.share_some()),
+            _ => {}
         }
     }
 }

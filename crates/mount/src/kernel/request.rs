@@ -42,6 +42,7 @@ pub(super) mod kind {
     pub(super) const READDIRPLUS: u32 = 44;
     pub(super) const RENAME2: u32 = 45;
     pub(super) const LSEEK: u32 = 46;
+    pub(super) const COPY_FILE_RANGE: u32 = 47;
     pub(super) const TMPFILE: u32 = 51;
     pub(super) const STATX: u32 = 52;
 }
@@ -177,6 +178,12 @@ pub(crate) enum Operation<'a> {
         offset: u64,
         whence: u32,
     },
+    /// What is in a range of the file shall be in another one, too.
+    Copy {
+        offset: u64,
+        to: (INodeNo, u64),
+        length: u64,
+    },
     /// The last request.
     Destroy,
 }
@@ -308,6 +315,11 @@ impl<'a> Request<'a> {
                 let (_, offset) = (a.u64()?, a.u64()?);
                 Op::Seek { offset, whence: a.u32()? }
             }
+            kind::COPY_FILE_RANGE => {
+                let (_, offset, to) = (a.u64()?, a.u64()?, INodeNo(a.u64()?));
+                let (_, at, length) = (a.u64()?, a.u64()?, a.u64()?);
+                Op::Copy { offset, to: (to, at), length }
+            }
             _ => return Err(Errno::ENOSYS),
         })
     }
@@ -377,6 +389,11 @@ pub(super) mod tests {
         let bytes = message(kind::WRITE, &arguments.0);
         let write = Operation::Write { offset: 1 << 33, data: b"abc", how: 1, flags: 2 };
         assert_eq!(Request::read(&bytes).unwrap().operation(), Ok(write));
+        let mut arguments = Message::default();
+        arguments.u64(5).u64(1 << 33).u64(9).u64(6).u64(1 << 34).u64(4096).u64(0);
+        let bytes = message(kind::COPY_FILE_RANGE, &arguments.0);
+        let copy = Operation::Copy { offset: 1 << 33, to: (INodeNo(9), 1 << 34), length: 4096 };
+        assert_eq!(Request::read(&bytes).unwrap().operation(), Ok(copy));
     }
 
     #[test]

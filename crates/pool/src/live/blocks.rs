@@ -52,8 +52,9 @@ impl Blocks for TxgBlocks {
         if bp.is_dedup() && self.keeps_dedup.load(Ordering::Relaxed) {
             return;
         }
-        if !self.clones.put_aside(bp) {
-            self.writer.free(bp, self.txg.load(Ordering::Relaxed));
+        let txg = self.txg.load(Ordering::Relaxed);
+        if !self.clones.put_aside(bp, txg) {
+            self.writer.free(bp, txg);
         }
     }
 

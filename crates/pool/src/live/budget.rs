@@ -256,6 +256,11 @@ impl HeadSpace {
         pool.in_flight.slot(txg).fetch_add(worst, Relaxed);
     }
 
+    /// Blocks that take this many bytes, and are there already, are put into the head in `txg`.
+    pub(super) fn shares(&self, txg: u64, bytes: u64) {
+        self.in_flight.slot(txg).fetch_add(bytes, Relaxed);
+    }
+
     /// What was lacking for a promise of `worst` bytes.
     pub(super) fn lack(&self, pool: &Budget, worst: u64) -> dmu::ErrorKind {
         match self.is_quota.load(Relaxed) && worst <= pool.for_writing() {

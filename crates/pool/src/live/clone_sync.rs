@@ -15,7 +15,7 @@ impl TaskCx<'_> {
     /// Counts what came and went in this txg, and frees what no reference is left to. See the head
     /// of `clones.rs`.
     pub(super) fn settle_clones(&self) -> Result<()> {
-        let Noted { came, mut went } = self.shared.clones.take_noted();
+        let Noted { came, mut went } = self.shared.clones.take_noted(self.tx.txg());
         if came.is_empty() && went.is_empty() {
             return Ok(());
         }

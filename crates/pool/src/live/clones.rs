@@ -8,6 +8,7 @@
 //! only when the table does not have it.
 //!
 //! ```text
+//! expected  an open transaction puts blocks into one more tree, which that txg may still lose
 //! born      a pointer came into a tree, and its block is older than it: one more reference
 //! claimed   a record of an intent log names the block: one more, as long as the log is there
 //! free      a block that may be in the table is put aside
@@ -19,8 +20,10 @@
 //! it is known how many entries the table has. Only data of files and volumes are shared.
 //!
 //! What came is counted first, so that a block which one file gives up and another one takes in the
-//! same txg stays. Nothing on disk is said of one txg in two: the table is part of the MOS, which
-//! becomes durable with the trees that it counts.
+//! same txg stays. The file that gives it up may be synced first: so what is expected is put aside
+//! as well. Of what never came then, because it was overwritten or removed again in the same txg,
+//! nothing is counted. Nothing on disk is said of one txg in two: the table is part of the MOS,
+//! which becomes durable with the trees that it counts.
 
 use super::mos::{TABLE, set_u64};
 use dmu::zap::{self, Editor, ZapSpec, ZapValue};
@@ -29,7 +32,7 @@ use ondisk::brt::{self, BrtVdev, RANGE_SIZE};
 use ondisk::zap::{FLAG_HASH64, FLAG_UINT64_KEY, ZapName};
 use ondisk::{BlkPtr, DmuType, Endian, mos};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The feature that counts the vdevs with a table.
@@ -108,14 +111,23 @@ pub(super) struct SharedBlocks {
     pub(super) tables: RwLock<BTreeMap<u32, CloneTable>>,
     /// There is a table, or there will be one.
     are_any: AtomicBool,
+    /// Blocks that transactions put into one more tree, by their txg.
+    expected: RwLock<BTreeMap<u64, HashSet<Address>>>,
     noted: Mutex<Noted>,
+}
+
+/// Vdev and offset of a block's first copy, by which the tables know it.
+type Address = (u32, u64);
+
+fn address(bp: &BlkPtr) -> Address {
+    (bp.dva(0).vdev(), bp.dva(0).offset())
 }
 
 /// The references that the txg being synced adds and takes away.
 #[derive(Default)]
 pub(super) struct Noted {
     /// By vdev and offset.
-    pub(super) came: BTreeMap<(u32, u64), (BlkPtr, u64)>,
+    pub(super) came: BTreeMap<Address, (BlkPtr, u64)>,
     /// Those that may be shared, in any order.
     pub(super) went: Vec<BlkPtr>,
 }
@@ -139,7 +151,27 @@ impl SharedBlocks {
             }
         }
         let are_any = AtomicBool::new(!tables.is_empty());
-        Ok(Self { tables: RwLock::new(tables), are_any, noted: Mutex::default() })
+        Ok(Self { tables: RwLock::new(tables), are_any, ..Self::default() })
+    }
+
+    /// Expects blocks in one more tree in the open `txg`, a transaction of which is held. False:
+    /// they cannot all be shared. A deduplicated block has its references in another table, and a
+    /// gang block is not worth the risk.
+    pub(super) fn expect(&self, txg: u64, blocks: &[BlkPtr]) -> bool {
+        let is_stored = |bp: &&BlkPtr| !bp.is_hole() && !bp.is_embedded();
+        let stored: Vec<_> = blocks.iter().filter(is_stored).collect();
+        let may_be = |bp: &BlkPtr| {
+            // What tells a clone from the first reference is that its block is older.
+            let is_older = bp.physical_birth() < txg && bp.logical_birth() < txg;
+            is_older && can_be_shared(bp) && !bp.is_dedup() && !bp.is_gang()
+        };
+        if !stored.iter().all(|bp| may_be(bp)) {
+            return false;
+        }
+        let mut expected = self.expected.write();
+        expected.entry(txg).or_default().extend(stored.into_iter().map(address));
+        self.are_any.store(true, Ordering::Release);
+        true
     }
 
     /// A pointer came into a tree: if its block is older than it, that is one more reference.
@@ -151,19 +183,21 @@ impl SharedBlocks {
 
     /// The block has one more reference from the txg on that is being synced.
     pub(super) fn add(&self, bp: &BlkPtr) {
-        let dva = bp.dva(0);
         let mut noted = self.noted.lock();
-        noted.came.entry((dva.vdev(), dva.offset())).or_insert((*bp, 0)).1 += 1;
+        noted.came.entry(address(bp)).or_insert((*bp, 0)).1 += 1;
         self.are_any.store(true, Ordering::Release);
     }
 
-    /// Puts a block aside that is to be freed, when it may be a shared one.
-    pub(super) fn put_aside(&self, bp: &BlkPtr) -> bool {
+    /// Puts a block aside that is to be freed in `txg`, when it may be a shared one.
+    pub(super) fn put_aside(&self, bp: &BlkPtr, txg: u64) -> bool {
         if !self.are_any.load(Ordering::Acquire) || !can_be_shared(bp) {
             return false;
         }
-        let (vdev, offset) = (bp.dva(0).vdev(), bp.dva(0).offset());
+        let (vdev, offset) = address(bp);
         let is_known = self.tables.read().get(&vdev).is_some_and(|table| table.may_have(offset));
+        let expected = self.expected.read();
+        let is_known = is_known || expected.get(&txg).is_some_and(|all| all.contains(&address(bp)));
+        drop(expected);
         let mut noted = self.noted.lock();
         // What came in this txg is in no table yet.
         let may_be_shared = is_known || !noted.came.is_empty();
@@ -173,8 +207,9 @@ impl SharedBlocks {
         may_be_shared
     }
 
-    /// What was noted of the txg being synced so far.
-    pub(super) fn take_noted(&self) -> Noted {
+    /// What was noted of `txg`, which is being synced, so far. Nothing is expected of it any more.
+    pub(super) fn take_noted(&self, txg: u64) -> Noted {
+        self.expected.write().retain(|of, _| *of > txg);
         std::mem::take(&mut *self.noted.lock())
     }
 

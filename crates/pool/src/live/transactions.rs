@@ -5,6 +5,7 @@ use super::budget::{HeadSpace, RoomCheck};
 use super::mode::Patience;
 use super::record::PushReason;
 use super::shared::Shared;
+use super::tunables::Tunable;
 use dmu::{Hold, SpaceUse, Transactions, Tx};
 use ondisk::BlkPtr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,6 +18,10 @@ const TXGS_WAITED: u32 = 3;
 
 /// Txgs that it waits for while something is being destroyed, or others take all that there is.
 const TXGS_OF_OTHERS: u32 = 1000;
+
+/// Bytes of memory that a block takes which is put into one more tree: its pointer, and its address
+/// until the txg is synced.
+const SHARED_BYTES: u64 = 512;
 
 /// The transactions of one head: what its live object set is given.
 #[derive(Clone)]
@@ -157,6 +162,22 @@ impl Transactions for HeadTransactions {
 
     fn name_early(&self, bp: &BlkPtr) -> bool {
         self.shared.upgrade().is_some_and(|shared| shared.early.name(bp))
+    }
+
+    fn expect_shared(&self, txg: u64, blocks: &[BlkPtr]) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let is_on = shared.tunables.get(Tunable::BcloneEnabled) != 0;
+        if !is_on || !shared.features.is_enabled("block_cloning") {
+            return false;
+        }
+        if !shared.clones.expect(txg, blocks) {
+            return false;
+        }
+        // The dataset is charged as for a write, though the pool gives no space.
+        let bytes = blocks.iter().map(|bp| shared.alloc.dsize(bp)).fold(0, u64::saturating_add);
+        self.space.shares(txg, bytes);
+        shared.txgs.dirtied(txg, SHARED_BYTES * blocks.len() as u64);
+        true
     }
 
     fn ended(&self, _txg: u64) {}

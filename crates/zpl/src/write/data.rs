@@ -129,7 +129,8 @@ impl Filesystem {
         Ok(self.block_of(&attrs, end))
     }
 
-    fn block_of(&self, attrs: &Attrs, end: u64) -> Option<u32> {
+    /// See [`grown_block`]; content and attributes are locked.
+    pub(super) fn block_of(&self, attrs: &Attrs, end: u64) -> Option<u32> {
         let dnode = attrs.object().dnode();
         if dnode.max_block > 0 {
             return None;

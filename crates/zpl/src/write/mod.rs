@@ -16,7 +16,7 @@
 //! 1. `rename`: one directory is moved below another at a time, so that no ancestors change
 //!    while it is checked that no directory gets below itself.
 //! 2. `content` of a file: shared to write within its blocks, exclusive where the size of its
-//!    block or its end may change otherwise.
+//!    block or its end may change otherwise, and where blocks of it are shared.
 //! 3. `attrs` of files: the attributes, and for a directory its entries too. Extended attributes
 //!    kept as files are guarded by the lock of the file they belong to.
 //! 4. `layouts`: the tables that define how attributes are stored.
@@ -32,6 +32,7 @@ mod accounting;
 mod apply;
 pub(crate) mod attrs;
 mod calls;
+mod cloning;
 mod create;
 mod data;
 mod format;
@@ -58,6 +59,7 @@ pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
 pub use crate::state::settings::{FsSettings, XattrStore};
 pub use accounting::FileOwners;
 pub use calls::RenameMode;
+pub use cloning::CloneRange;
 pub use format::FormatOptions;
 pub use mend::{LOST_AND_FOUND, Mend};
 pub use open::OpenFile;

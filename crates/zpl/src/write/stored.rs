@@ -4,23 +4,20 @@
 //! In a set that is thrown away, such a block becomes one of the file as it is. In a set that is
 //! synced, the data of a write are read and written again: the block belongs to the log, and goes
 //! with it. A cloned block is the file's there too, and the sync counts the reference; until then
-//! it is the log that keeps the block from being freed, so only a replay clones.
+//! the log keeps the block from being freed that is replayed, or the pool does, which expects it
+//! (`cloning.rs`).
 
-use super::attrs::Attrs;
 use crate::error::{Error, Result};
-use crate::fs::Filesystem;
 use crate::op::{Cloned, Data};
 use crate::refusal::{Excess, InvalidRequest, Unsupported};
 use dmu::{Object, Objset, Place, Tx};
 use ondisk::BlkPtr;
-use ondisk::sa::zpl;
-use ondisk::znode::Time;
 use std::borrow::Cow;
 
 /// Files end before 2^63.
 pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
 /// Largest block a pool can have.
-const BLOCK_MAX: u64 = 16 << 20;
+pub(super) const BLOCK_MAX: u64 = 16 << 20;
 
 /// Data and where they go.
 pub(super) struct Content<'a> {
@@ -92,16 +89,17 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Lets blocks of an object be those that are on disk. `replays`: a log keeps them meanwhile.
+/// Lets blocks of an object be those that are on disk. `are_kept`: a log keeps them until the sync
+/// counts the references, or the pool does.
 pub(super) fn put_cloned(
     object: &Object,
     tx: &Tx,
     cloned: &Cloned<'_>,
-    replays: bool,
+    are_kept: bool,
 ) -> Result<()> {
     let Cloned { offset, length, block_size, blocks } = *cloned;
     let is_scratch = object.objset().is_scratch();
-    if !is_scratch && (!replays || blocks.iter().any(BlkPtr::is_dedup)) {
+    if !is_scratch && (!are_kept || blocks.iter().any(BlkPtr::is_dedup)) {
         return Err(Error::refused(Unsupported::SharedBlocks));
     }
     let size = object.dnode().block_size();
@@ -122,33 +120,4 @@ pub(super) fn put_cloned(
         }
     }
     Ok(())
-}
-
-impl Filesystem {
-    /// Takes over blocks of another file, whose block size this one then has.
-    pub(super) fn clone_now(
-        &self,
-        tx: &Tx,
-        file: u64,
-        cloned: &Cloned<'_>,
-        now: Time,
-    ) -> Result<()> {
-        let _content = self.inner.state.content.exclusive(file);
-        let _attrs = self.inner.state.attrs.exclusive(file);
-        let size = Attrs::load_regular(self, file)?.size();
-        let object = self.objset().object(file)?;
-        let dnode = object.dnode();
-        let only = dnode.max_block == 0 && size <= dnode.block_size();
-        if only && dnode.block_size() < cloned.block_size && cloned.block_size <= BLOCK_MAX {
-            object.set_block_size(tx, cloned.block_size as u32)?;
-        }
-        put_cloned(&object.reopen()?, tx, cloned, self.replays())?;
-        let mut attrs = Attrs::load(self, file)?;
-        let end = cloned.offset.saturating_add(cloned.length);
-        if end > attrs.size() {
-            attrs.set(zpl::SIZE, end);
-        }
-        attrs.content_changed(now);
-        attrs.save(self, tx)
-    }
 }

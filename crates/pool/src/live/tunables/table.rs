@@ -124,6 +124,10 @@ table! {
         "The checksum of data that is written from now on, in all datasets; property leaves it to \
          their property checksum. Metadata always has one.";
 
+    BcloneEnabled "zfs_bclone_enabled" Unit::Switch, 1, 0..=1, Push::OnUse,
+        "0: a program that asks for a copy within a file system (copy_file_range) gets blocks of \
+         its own, as if the pool had no feature block_cloning.";
+
     // Mounts.
     AdminSnapshot "zfs_admin_snapshot" Unit::Switch, 0, 0..=1, Push::OnUse,
         "1: mkdir, mv and rmdir in .zfs/snapshot of a mount take, rename and destroy snapshots.";
