@@ -5,6 +5,7 @@ use super::random::Bench;
 use super::{DEVICE_BYTES, guid, is_whole};
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::WriteDevice;
+use engine::inside::ondisk::ZilHeader;
 use engine::inside::ondisk::label::DATA_START;
 use engine::inside::pool::{self, PoolRefusal, UnguardedDatasets as _};
 use engine::live::{LogDevices, OfflineMode, ResilverKind};
@@ -31,7 +32,10 @@ fn promise(fs: &Filesystem, n: u8, length: usize) {
 
 /// A pool as a crash left it: what each of some syncs promised is in the log only.
 fn crashed(shape: Shape) -> Bench {
-    let mut bench = Bench::new(shape, DEVICE_BYTES, 12).encrypted(true);
+    crash(Bench::new(shape, DEVICE_BYTES, 12).encrypted(true))
+}
+
+fn crash(mut bench: Bench) -> Bench {
     let pool = bench.create();
     let fs = pool.filesystem("tank").unwrap();
     pool.sync().unwrap();
@@ -116,6 +120,20 @@ fn a_scrub_heals_the_log() {
     }
 }
 
+/// The header of the log.
+fn header(bench: &Bench) -> ZilHeader {
+    let seen = bench.open();
+    let dataset = seen.dsl().by_name("tank").unwrap();
+    seen.dsl().objset(&dataset).unwrap().phys().zil
+}
+
+/// The first block of the log is not on the second side.
+fn lose_on_a_side(bench: &Bench) {
+    let first = header(bench).log;
+    let at = DATA_START + first.dva(0).offset();
+    bench.devices[1].write(at, &vec![0xa5; first.psize() as usize]).unwrap();
+}
+
 /// What rots of a log after it was claimed is an error of its device. What a power failure left of
 /// one that was not is none.
 #[test]
@@ -126,12 +144,7 @@ fn damage_in_a_log_that_was_claimed_counts() {
         if is_claimed {
             bench.import_locked().export().unwrap();
         }
-        let seen = bench.open();
-        let dataset = seen.dsl().by_name("tank").unwrap();
-        let first = seen.dsl().objset(&dataset).unwrap().phys().zil.log;
-        drop(seen);
-        let at = DATA_START + first.dva(0).offset();
-        bench.devices[1].write(at, &vec![0xa5; first.psize() as usize]).unwrap();
+        lose_on_a_side(&bench);
         let pool = bench.import();
         drop(pool.filesystem("tank").unwrap());
         let errors = pool.view().vdevs().error_counts();
@@ -140,6 +153,29 @@ fn damage_in_a_log_that_was_claimed_counts() {
         pool.export().unwrap();
         has_all(&bench, &case);
     }
+}
+
+/// What a power failure left of a log is on all sides when it is claimed, so that one more blames
+/// none: the next import finds a log that was claimed, and not replayed.
+#[test]
+fn a_crash_of_the_import_that_claims_a_log_blames_no_device() {
+    let mut claimed = 0;
+    for writes in 0..60 {
+        let crashed = crash(Bench::new(Shape::Mirror, DEVICE_BYTES, 12));
+        lose_on_a_side(&crashed);
+        let before = crashed.devices.clone();
+        let bench = crashed.again_from(&before);
+        bench.cut_power_after(writes);
+        drop(bench.try_import());
+        let again = Bench::new(Shape::Mirror, DEVICE_BYTES, 12).again_from(&bench.devices);
+        claimed += u64::from(header(&again).claim_txg != 0 && !header(&again).log.is_hole());
+        let pool = again.import();
+        no_errors(&pool, &format!("cut off after {writes} writes"));
+        pool.wait_for_scan().unwrap();
+        pool.export().unwrap();
+        has_all(&again, "after two crashes");
+    }
+    assert!(claimed > 0, "no log was claimed and not replayed");
 }
 
 /// What ends all logs is not done: the log of this one would be lost.
