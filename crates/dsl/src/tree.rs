@@ -68,6 +68,12 @@ impl Dataset {
         self.phys.referenced
     }
 
+    /// Objects that it has: the pointer to its object set counts them.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.phys.bp.fill()
+    }
+
     /// It is being received, or a receive of it was broken off.
     #[must_use]
     pub fn is_partly_received(&self) -> bool {

@@ -169,9 +169,7 @@ pub fn space_of(pool: &OpenPool, name: &str) -> SpaceFn {
             true => 0,
             false => dsl.available(&dataset, pool.view().space().usable()).ok()?,
         };
-        // The pointer to an object set counts its objects.
-        let files = dataset.phys.bp.fill();
-        Some(Space { used: dataset.referenced(), available, files })
+        Some(Space { used: dataset.referenced(), available, files: dataset.objects() })
     })
 }
 

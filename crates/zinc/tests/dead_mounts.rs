@@ -91,20 +91,20 @@ fn a_server_that_is_stopped_holds_nothing_up() {
         other() { (export ZINC_SOCKETS=$PWD/other ZINC_STATE=$PWD/none; exec timeout 20 "$@"); }
         other $zinc zfs mount > listed && echo 1 $(cut -d ' ' -f 1 listed)
         other $zinc zfs unmount -a; echo 2 $(mounted)
-        # The user whose pool it is is told why nothing goes.
-        told() {
+        # The message says why nothing goes.
+        tried() {
             code=0; timeout 60 $zinc "$@" 2> err || code=$?
             echo $code $(grep -o 'is not answering' err)
         }
-        told unmount "$PWD/tree"
-        told unmount -f "$PWD/tree"
-        told zfs unmount tank
-        told zfs unmount -a
+        tried unmount "$PWD/tree"
+        tried unmount -f "$PWD/tree"
+        tried zfs unmount tank
+        tried zfs unmount -a
         mounted
         "#,
     );
-    let told = "1 is not answering\n".repeat(4);
-    assert_eq!(output, format!("1 tank\n2 tank\n{told}tank\n"));
+    let silent = "1 is not answering\n".repeat(4);
+    assert_eq!(output, format!("1 tank\n2 tank\n{silent}tank\n"));
 }
 
 #[testkit::needs("fuse")]
