@@ -199,7 +199,7 @@ mod tests {
         let words = "[string \"channel program\"]:1: attempt to divide by zero\nstack traceback:\n\
                      \t[string \"channel program\"]:1: in main chunk";
         assert_eq!(explained(&e), words);
-        let cause = Arc::new(mlua::Error::MemoryError("x".to_owned()));
+        let cause = mlua::Error::MemoryError("x".to_owned()).into();
         let e = mlua::Error::CallbackError { traceback: "stack".to_owned(), cause };
         assert_eq!(explained(&e), "Memory limit exhausted.\nstack");
     }
