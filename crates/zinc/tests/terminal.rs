@@ -55,6 +55,7 @@ fn pools(dir: &Path) {
     let sent = command(dir, &["zfs", "send", "-d", "one", "tank/fs@a"]).output().unwrap();
     assert!(sent.status.success() && !sent.stdout.is_empty());
     std::fs::write(dir.join("stream"), sent.stdout).unwrap();
+    std::fs::write(dir.join("script"), "return zfs.exists(\"tank/fs\")").unwrap();
 }
 
 /// Command lines that print and change nothing, one for each verb and way of printing.
@@ -126,6 +127,7 @@ const PRINTING: &[&str] = &[
     "zfs projectspace -d one tank/fs",
     "zfs create -nv -d one tank/new",
     "zfs allow --dev one tank/fs",
+    "zfs program -n -d one tank script",
     "zstream dump stream",
     "zstream dump -d stream",
     "zstream token 1-e90125f3a-f8-\

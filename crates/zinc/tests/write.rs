@@ -414,7 +414,7 @@ fn what_is_refused() {
         ("zfs destroy -d . tank/fs", 1, "zinc: cannot destroy 'tank/fs': filesystem has children"),
         ("zfs destroy -d . tank/vol", 1, "zinc: cannot destroy 'tank/vol': volume has children"),
         ("zfs destroy -d . tank/nix", 1, "does not exist"),
-        ("zfs destroy -d . tank/fs@nix", 1, "does not exist"),
+        ("zfs destroy -d . tank/fs@nix", 1, "zinc: could not find any snapshots to destroy; check"),
         ("zfs set -d . quota=1 tank/fs@s", 1, "'quota' cannot be set on snapshots"),
         ("zfs set -d . quota tank/fs", 2, "missing property=value argument"),
         ("zfs set -d . atime=1 tank/fs", 1, "must be one of 'on | off'"),
