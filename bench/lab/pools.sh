@@ -12,6 +12,8 @@ set -euo pipefail
 readonly usage='usage: bench/lab/pools.sh ZINC FILE [SCALE] [SECONDS] [ROUNDS]'
 readonly zinc=${1:?$usage} file=${2:?$usage}
 readonly scale=${3:-0.1} seconds=${4:-0.6} rounds=${5:-3}
+# shellcheck source=bench/common.sh
+. "$(dirname "$0")/../common.sh"
 readonly work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 read -r -a under <<<"${UNDER:-}"
@@ -69,16 +71,7 @@ with_fio() { # ROUND
     "${under[@]}" fio --output-format=json --output="$work/$1.fio" "$work/jobs"
 }
 
-for round in $(seq "$rounds"); do
-    echo "round $round of $rounds; load $(cut -d' ' -f1-3 /proc/loadavg)" >&2
-    if test $((round % 2)) = 1; then
-        with_zinc "$round"
-        with_fio "$round"
-    else
-        with_fio "$round"
-        with_zinc "$round"
-    fi
-done
+in_turns "$rounds"
 
 # Medians, and how far the rounds of each are apart: what is within that is noise.
 python3 - "$work" "$rounds" <<'PYTHON'

@@ -10,6 +10,8 @@ set -euo pipefail
 readonly usage='usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]'
 readonly zinc=${1:?$usage} file=${2:?$usage}
 readonly seconds=${3:-0.5} rounds=${4:-6}
+# shellcheck source=bench/common.sh
+. "$(dirname "$0")/../common.sh"
 readonly work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 read -r -a under <<<"${UNDER:-}"
@@ -51,16 +53,7 @@ least=512
 dd if="$file" of=/dev/null bs=512 count=1 iflag=direct status=none 2>/dev/null || least=4096
 readonly least
 
-for round in $(seq "$rounds"); do
-    echo "round $round of $rounds; load $(cut -d' ' -f1-3 /proc/loadavg)" >&2
-    if test $((round % 2)) = 1; then
-        with_zinc "$round"
-        with_fio "$round"
-    else
-        with_fio "$round"
-        with_zinc "$round"
-    fi
-done
+in_turns "$rounds"
 
 # Medians, and how far the rounds of each are apart: what is within that is noise.
 python3 - "$work" "$rounds" <<'PYTHON'

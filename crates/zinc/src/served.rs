@@ -37,6 +37,9 @@ use term::escape::word;
 
 /// How long a server may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What to do about one that does not answer.
+const OF_SILENT: &str =
+    "a stopped process continues with `kill -CONT`; one that hangs can be ended";
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
@@ -59,9 +62,7 @@ pub fn check_answering(session: &Session, name: &str) -> Result<(), Failure> {
     let known = known::pools(session).find(pool_of(name)).map(|known| known.guid());
     let silent = known.and_then(|guid| not_answering(session, guid));
     let Some(why) = silent else { return Ok(()) };
-    Err(Failure::new(format!("cannot reach pool '{}'", pool_of(name)))
-        .because(why)
-        .hint("a stopped process continues with `kill -CONT`; one that hangs can be ended"))
+    Err(Failure::new(format!("cannot reach pool '{}'", pool_of(name))).because(why).hint(OF_SILENT))
 }
 
 /// The pools of those, by their guids.
@@ -680,9 +681,7 @@ pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
                 word(&server.name)
             )),
         None => match not_answering(session, guid) {
-            Some(what) => failure
-                .because(what)
-                .hint("a stopped process continues with `kill -CONT`; one that hangs can be ended"),
+            Some(what) => failure.because(what).hint(OF_SILENT),
             None => {
                 failure.hint("another process has the pool open: wait until it ends, or end it")
             }

@@ -4,43 +4,12 @@
 
 mod support;
 
-use std::process::Child;
 use support::has;
 use support::place::{Place, until};
 
-/// The server of `tank`, which ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn serve(place: &Place) -> Server {
-    Server(place.serve("tank"))
-}
-
-fn put_away(place: &Place, device: &str) {
-    let away = place.path().join("away");
-    std::fs::create_dir_all(&away).unwrap();
-    std::fs::rename(place.path().join(device), away.join(device)).unwrap();
-}
-
-fn put_back(place: &Place, device: &str) {
-    let away = place.path().join("away").join(device);
-    std::fs::rename(away, place.path().join(device)).unwrap();
-}
-
-/// Does it, whatever is said of devices that are away.
-fn now(place: &Place, command: &str) -> String {
-    place.ok_here(command)
-}
-
 /// The state and the remark that `zpool status` has for a device.
 fn state(place: &Place, device: &str) -> String {
-    let status = now(place, "zpool status -P tank");
+    let status = place.ok_here("zpool status -P tank");
     let path = place.path().join(device).display().to_string();
     let is_it = |line: &&str| {
         let mut words = line.split_whitespace();
@@ -69,27 +38,27 @@ fn a_spare_that_was_given_back_while_it_was_away_is_one_when_it_is_back() {
     for is_served in [false, true] {
         let place = Place::new(&["a", "b", "s"]);
         place.ok("zpool create tank mirror a b spare s");
-        let server = is_served.then(|| serve(&place));
-        now(&place, "zpool replace -w tank b s");
-        put_away(&place, "s");
-        now(&place, "zpool detach tank s");
+        let server = is_served.then(|| place.server("tank"));
+        place.ok_here("zpool replace -w tank b s");
+        place.put_away("s");
+        place.ok_here("zpool detach tank s");
         until("the spare is missed", || state(&place, "s").starts_with("UNAVAIL"));
-        let status = now(&place, "zpool status tank");
+        let status = place.ok_here("zpool status tank");
         has(&status, &[" state: ONLINE", "hot spares could not be opened"]);
         assert!(!status.contains("degraded"), "{status}");
-        put_back(&place, "s");
+        place.put_back("s");
         until("the spare is there", || state(&place, "s") == "AVAIL");
         assert!(place.run("zpool labelclear s").code != 0, "it is a device of the pool");
-        now(&place, "zpool replace -w tank b s");
+        place.ok_here("zpool replace -w tank b s");
         assert_eq!(state(&place, "s"), "INUSE currently in use");
-        put_away(&place, "s");
-        now(&place, "zpool detach tank s");
-        put_back(&place, "s");
+        place.put_away("s");
+        place.ok_here("zpool detach tank s");
+        place.put_back("s");
         if !is_served {
             // The next command that writes says so in its label.
-            now(&place, "zfs set atime=off tank");
+            place.ok_here("zfs set atime=off tank");
         }
-        until("its label is that of a spare", || now(&place, "zdb -l s").contains("state: 3"));
+        until("its label is that of a spare", || place.ok_here("zdb -l s").contains("state: 3"));
         drop(server);
         place.ok("zpool export tank");
         place.ok("zpool import -d . tank");
@@ -108,7 +77,7 @@ fn a_spare_that_another_pool_uses_is_not_taken_for_one_that_was_given_back() {
     place.ok("zpool create other mirror c d spare s");
     place.ok("zpool replace other d s");
     let before = place.ok("zdb -l s");
-    let server = serve(&place);
+    let server = place.server("tank");
     // Long enough for the server to have looked at it.
     std::thread::sleep(std::time::Duration::from_secs(7));
     let (code, why) = ends(&place, "zpool replace tank b s");
@@ -125,7 +94,7 @@ fn devices_after_one_that_cannot_be_used_have_their_turn() {
     let place = Place::new(&["a", "b", "c", "d", "s", "t"]);
     place.ok("zpool create tank mirror a b mirror c d spare s t");
     for is_served in [false, true] {
-        let _server = is_served.then(|| serve(&place));
+        let _server = is_served.then(|| place.server("tank"));
         let (code, text) = ends(&place, "zpool offline tank nix b s d");
         assert_eq!(code, 1, "{text}");
         has(&text, &["cannot offline nix: no such device", "cannot offline s: device is reserved"]);
@@ -136,7 +105,7 @@ fn devices_after_one_that_cannot_be_used_have_their_turn() {
         let (code, text) = ends(&place, "zpool online tank b nix d");
         assert_eq!(code, 1, "{text}");
         has(&text, &["cannot online nix: no such device in pool"]);
-        assert!(now(&place, "zpool status tank").contains(" state: ONLINE"));
+        assert!(place.ok_here("zpool status tank").contains(" state: ONLINE"));
         // One name, or none that could be used, is a failure as a whole.
         let (code, text) = ends(&place, "zpool offline tank nix nor");
         assert_eq!((code, text.matches("no such device").count()), (1, 2), "{text}");
@@ -154,25 +123,25 @@ fn a_failed_device_that_is_missing_is_cleared_and_used_when_it_is_back() {
     for name in ["tank", "tank b"] {
         let place = Place::new(&["a", "b"]);
         place.ok("zpool create tank mirror a b");
-        let _server = serve(&place);
-        now(&place, "zpool offline -f tank b");
+        let _server = place.server("tank");
+        place.ok_here("zpool offline -f tank b");
         assert!(state(&place, "b").starts_with("FAULTED"));
-        put_away(&place, "b");
-        now(&place, &format!("zpool clear {name}"));
+        place.put_away("b");
+        place.ok_here(&format!("zpool clear {name}"));
         assert!(state(&place, "b").starts_with("UNAVAIL"), "{}", state(&place, "b"));
-        put_back(&place, "b");
+        place.put_back("b");
         until("it is used", || state(&place, "b").starts_with("ONLINE"));
     }
     // In a pool that each command opens for itself.
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
     place.ok("zpool offline -f tank b");
-    put_away(&place, "b");
-    now(&place, "zpool clear tank");
+    place.put_away("b");
+    place.ok_here("zpool clear tank");
     assert!(state(&place, "b").starts_with("UNAVAIL"), "{}", state(&place, "b"));
-    put_back(&place, "b");
-    now(&place, "zfs set atime=off tank");
-    assert!(now(&place, "zpool status tank").contains(" state: ONLINE"));
+    place.put_back("b");
+    place.ok_here("zfs set atime=off tank");
+    assert!(place.ok_here("zpool status tank").contains(" state: ONLINE"));
 }
 
 /// As in OpenZFS it is not offline any more: a warning says that it is not there, and it is used
@@ -182,10 +151,10 @@ fn an_offline_device_that_is_missing_is_not_offline_any_more_when_it_is_onlined(
     for is_served in [false, true] {
         let place = Place::new(&["a", "b"]);
         place.ok("zpool create tank mirror a b");
-        let _server = is_served.then(|| serve(&place));
-        now(&place, "zpool offline tank b");
-        put_away(&place, "b");
-        let text = now(&place, "zpool online tank b");
+        let _server = is_served.then(|| place.server("tank"));
+        place.ok_here("zpool offline tank b");
+        place.put_away("b");
+        let text = place.ok_here("zpool online tank b");
         has(
             &text,
             &[
@@ -194,12 +163,12 @@ fn an_offline_device_that_is_missing_is_not_offline_any_more_when_it_is_onlined(
             ],
         );
         assert!(state(&place, "b").starts_with("UNAVAIL"), "{}", state(&place, "b"));
-        put_back(&place, "b");
+        place.put_back("b");
         match is_served {
             true => until("it is used", || state(&place, "b").starts_with("ONLINE")),
-            false => drop(now(&place, "zfs set atime=off tank")),
+            false => drop(place.ok_here("zfs set atime=off tank")),
         }
-        assert!(now(&place, "zpool status tank").contains(" state: ONLINE"));
+        assert!(place.ok_here("zpool status tank").contains(" state: ONLINE"));
     }
 }
 
@@ -209,33 +178,33 @@ fn a_cache_device_is_taken_out_and_used_again() {
     for is_served in [false, true] {
         let place = Place::new(&["a", "k", "s"]);
         place.ok("zpool create tank a cache k spare s");
-        let server = is_served.then(|| serve(&place));
-        now(&place, "zpool offline tank k");
+        let server = is_served.then(|| place.server("tank"));
+        place.ok_here("zpool offline tank k");
         assert_eq!(state(&place, "k"), "OFFLINE 0 0 0");
-        has(&now(&place, "zpool status tank"), &[" state: ONLINE", "taken offline"]);
+        has(&place.ok_here("zpool status tank"), &[" state: ONLINE", "taken offline"]);
         has(&ends(&place, "zpool offline tank s").1, &["device is reserved as a hot spare"]);
         drop(server);
         place.ok("zpool export tank");
         place.ok("zpool import -d . tank");
         assert_eq!(state(&place, "k"), "OFFLINE 0 0 0", "it holds for the next import");
-        let server = is_served.then(|| serve(&place));
-        now(&place, "zpool online tank k");
+        let server = is_served.then(|| place.server("tank"));
+        place.ok_here("zpool online tank k");
         assert_eq!(state(&place, "k"), "ONLINE 0 0 0");
         if is_served {
-            now(&place, "zpool offline -t tank k");
+            place.ok_here("zpool offline -t tank k");
             assert_eq!(state(&place, "k"), "OFFLINE 0 0 0");
-            now(&place, "zpool online tank k");
-            now(&place, "zpool offline -f tank k");
+            place.ok_here("zpool online tank k");
+            place.ok_here("zpool offline -f tank k");
             assert!(state(&place, "k").starts_with("FAULTED"));
-            now(&place, "zpool clear tank k");
+            place.ok_here("zpool clear tank k");
             assert_eq!(state(&place, "k"), "ONLINE 0 0 0");
-            now(&place, "zpool offline -t tank k");
+            place.ok_here("zpool offline -t tank k");
         }
         drop(server);
         assert_eq!(state(&place, "k"), "ONLINE 0 0 0", "for now is over");
-        now(&place, "zpool offline tank k");
-        put_away(&place, "k");
-        has(&now(&place, "zpool online tank k"), &["onlined, but remains in faulted state"]);
+        place.ok_here("zpool offline tank k");
+        place.put_away("k");
+        has(&place.ok_here("zpool online tank k"), &["onlined, but remains in faulted state"]);
         assert!(state(&place, "k").starts_with("UNAVAIL"), "{}", state(&place, "k"));
         place.zdb_is_content("tank");
     }
@@ -246,18 +215,18 @@ fn a_cache_device_is_taken_out_and_used_again() {
 fn a_mirror_whose_sides_were_written_apart_is_not_said_to_be_resilvered_next() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
-    put_away(&place, "b");
-    (1..4).for_each(|n| drop(now(&place, &format!("zfs create tank/left-{n}"))));
-    put_away(&place, "a");
-    put_back(&place, "b");
-    (1..3).for_each(|n| drop(now(&place, &format!("zfs create tank/right-{n}"))));
-    put_back(&place, "a");
-    let status = now(&place, "zpool status tank");
+    place.put_away("b");
+    (1..4).for_each(|n| drop(place.ok_here(&format!("zfs create tank/left-{n}"))));
+    place.put_away("a");
+    place.put_back("b");
+    (1..3).for_each(|n| drop(place.ok_here(&format!("zfs create tank/right-{n}"))));
+    place.put_back("a");
+    let status = place.ok_here("zpool status tank");
     has(&status, &["written without the others", "'zinc zpool online'"]);
     assert!(!status.contains("resilvers them"), "{status}");
     assert_ne!(ends(&place, "zfs create tank/either").0, 0);
-    now(&place, "zpool online tank b");
-    assert!(now(&place, "zpool status tank").contains(" state: ONLINE"));
+    place.ok_here("zpool online tank b");
+    assert!(place.ok_here("zpool status tank").contains(" state: ONLINE"));
 }
 
 /// OpenZFS's kernel is not asked for a device that is in use, so it is not its exit code.

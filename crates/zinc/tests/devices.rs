@@ -6,7 +6,7 @@ mod support;
 
 use std::os::unix::fs::FileExt as _;
 use support::has;
-use support::place::{Place, has_open, until};
+use support::place::{Place, Server, has_open, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -338,18 +338,18 @@ fn a_server_takes_a_spare_and_gives_it_back() {
     let place = Place::new(&["a", "b", "s"]);
     place.ok("zpool create tank mirror a b spare s");
     fill(&place, "one", |words| place.ok(words));
-    let server = Server::new(&place);
+    let server = place.server("tank");
     let status = || place.ok_here("zpool status tank");
     // The second time as soon as the first.
     for _ in 0..2 {
-        put_away(&place, "b");
+        place.put_away("b");
         let began = std::time::Instant::now();
         until("the spare stands in", || {
             place.ok_here("zpool sync tank");
             status().contains("spare-1") && !status().contains("in progress")
         });
         assert!(began.elapsed() < std::time::Duration::from_secs(40), "{:?}", began.elapsed());
-        put_back(&place, "b");
+        place.put_back("b");
         place.ok_here("zpool online tank b");
         until("the spare is given back", || {
             status().contains("AVAIL") && !status().contains("spare-1")
@@ -368,7 +368,7 @@ fn vdevs_that_are_rebuilt_at_once_have_a_line_each() {
     let place = Place::new(&["a", "b", "c", "d", "e", "f"]);
     place.ok("zpool create tank mirror a b mirror c d");
     fill(&place, "one", |words| place.ok(words));
-    let server = Server::new(&place);
+    let server = place.server("tank");
     place.ok_here("tunables --pool tank zfs_scan_suspend_progress=1");
     place.ok_here("zpool replace -s tank b e");
     place.ok_here("zpool replace -s tank d f");
@@ -392,14 +392,14 @@ fn what_is_not_used_is_missed_and_what_was_replaced_is_let_go_of() {
     let place = Place::new(&["a", "b", "c", "k", "s"]);
     place.ok("zpool create tank mirror a b cache k spare s");
     fill(&place, "one", |words| place.ok(words));
-    let server = Server::new(&place);
+    let server = place.server("tank");
     let status = || place.ok_here("zpool status tank");
     let is_one_gone = || status().contains("UNAVAIL");
     for device in ["k", "s"] {
         assert!(!is_one_gone(), "{}", status());
-        put_away(&place, device);
+        place.put_away(device);
         until("it is missed", is_one_gone);
-        put_back(&place, device);
+        place.put_back(device);
         until("it is back", || !is_one_gone());
     }
     std::fs::remove_file(place.path().join("b")).unwrap();
@@ -418,7 +418,7 @@ fn a_side_that_was_detached_as_failed_comes_back() {
     for is_served in [false, true] {
         let place = mirror();
         fill(&place, "one", |words| place.ok(words));
-        let mut server = is_served.then(|| Server::new(&place));
+        let mut server = is_served.then(|| place.server("tank"));
         place.ok_here("zpool offline -f tank b");
         place.ok_here("zpool detach tank b");
         let refused = place.command_here("zpool create other b").output().unwrap();
@@ -471,7 +471,7 @@ fn a_raidz_of_old_images_goes_back_as_it_is_told() {
 fn the_figures_of_a_served_pool_are_of_the_devices_that_it_has_now() {
     let place = Place::new(&["a", "b", "c", "d", "k", "j", "s"]);
     place.ok("zpool create tank mirror a b cache k log j spare s");
-    let server = Server::new(&place);
+    let server = place.server("tank");
     let names = || -> Vec<String> {
         let out = place.ok_here("zpool iostat -Hv tank");
         let firsts = out.lines().filter_map(|line| line.split('\t').next());
@@ -499,44 +499,12 @@ fn the_figures_of_a_served_pool_are_of_the_devices_that_it_has_now() {
     server.kill();
 }
 
-/// A server of this place, which ends with it.
-struct Server(std::process::Child);
-
-impl Server {
-    fn new(place: &Place) -> Self {
-        Self(place.serve("tank"))
-    }
-
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn put_away(place: &Place, device: &str) {
-    let away = place.path().join("away");
-    std::fs::create_dir_all(&away).unwrap();
-    std::fs::rename(place.path().join(device), away.join(device)).unwrap();
-}
-
-fn put_back(place: &Place, device: &str) {
-    let away = place.path().join("away").join(device);
-    std::fs::rename(away, place.path().join(device)).unwrap();
-}
-
 #[test]
 fn a_resilver_that_was_killed_is_not_said_to_have_ended() {
     let place = mirror();
     place.ok("zpool offline tank b");
     fill(&place, "one", |words| place.ok(words));
-    let server = Server::new(&place);
+    let server = place.server("tank");
     place.ok_here("tunables --pool tank zfs_scan_suspend_progress=1");
     place.ok_here("zpool online tank b");
     server.kill();
@@ -554,12 +522,12 @@ fn a_resilver_that_was_killed_is_not_said_to_have_ended() {
 #[test]
 fn a_side_that_was_written_alone_gives_its_changes_up_when_it_is_named() {
     let place = mirror();
-    put_away(&place, "b");
+    place.put_away("b");
     (1..4).for_each(|n| drop(place.ok(&format!("zfs create tank/left-{n}"))));
-    put_away(&place, "a");
-    put_back(&place, "b");
+    place.put_away("a");
+    place.put_back("b");
     (1..3).for_each(|n| drop(place.run(&format!("zfs create tank/right-{n}"))));
-    put_back(&place, "a");
+    place.put_back("a");
     let why = place.fails("zfs create tank/either");
     assert!(why.contains("/b: was written without the others") && why.contains("zpool online"));
     // Not by naming the side whose state is the pool's.
@@ -569,9 +537,9 @@ fn a_side_that_was_written_alone_gives_its_changes_up_when_it_is_named() {
     assert!(status.contains(" state: ONLINE") && status.contains("scan: resilvered"), "{status}");
     let names = place.ok("zfs list -Hro name tank");
     assert!(names.contains("left-3") && !names.contains("right"), "{names}");
-    put_away(&place, "a");
+    place.put_away("a");
     assert_eq!(place.ok("zfs list -Hro name tank"), names);
-    put_back(&place, "a");
+    place.put_back("a");
     let check = place.run("check tank");
     assert_eq!(check.code, 0, "{}", check.out);
 }
@@ -579,10 +547,10 @@ fn a_side_that_was_written_alone_gives_its_changes_up_when_it_is_named() {
 #[test]
 fn a_side_that_was_left_behind_is_not_taken_for_the_pool_without_a_word() {
     let place = mirror();
-    put_away(&place, "b");
+    place.put_away("b");
     (1..4).for_each(|n| drop(place.ok(&format!("zfs create tank/left-{n}"))));
-    put_away(&place, "a");
-    put_back(&place, "b");
+    place.put_away("a");
+    place.put_back("b");
     for command in ["zpool status tank", "zfs list tank", "zfs create tank/right"] {
         let run = place.run(command);
         assert_eq!(run.code, 0, "{}", run.err);
@@ -595,7 +563,7 @@ fn what_was_read_in_spite_of_damage_is_forgotten_with_the_errors() {
     let place = mirror();
     fill(&place, "one", |words| place.ok(words));
     scribble(&place, "a");
-    let server = Server::new(&place);
+    let server = place.server("tank");
     place.ok_here("cp tank:/one back");
     place.ok_here("zpool scrub -w tank");
     let status = place.ok_here("zpool status tank");
@@ -662,7 +630,7 @@ fn a_pool_grows_when_its_last_small_device_is_replaced() {
     for is_served in [false, true] {
         let place = mirror();
         place.ok("zpool set autoexpand=on tank");
-        let mut server = is_served.then(|| Server::new(&place));
+        let mut server = is_served.then(|| place.server("tank"));
         for name in ["c", "d"] {
             place.extra(name);
             let file = std::fs::File::options().write(true).open(place.path().join(name)).unwrap();

@@ -6,7 +6,8 @@ mod support;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use support::place::Server;
 use support::{arg, state, zinc_in};
 
 /// A file that its owner alone can read.
@@ -140,16 +141,6 @@ fn what_is_received_below_an_encrypted_dataset_is_encrypted() {
     let read = ok(dir, &format!("cat --key closed/enc={key} closed/enc/copy:/f"));
     assert_eq!(read.len(), 300_000);
     testkit::oracle::judge(dir, "closed");
-}
-
-/// A process that serves a pool; killed when it is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

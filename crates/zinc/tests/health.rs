@@ -7,9 +7,9 @@ mod support;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::place::until;
+use support::place::{Server, until};
 use support::{Run, has};
 
 const MIB: u64 = 1 << 20;
@@ -17,16 +17,6 @@ const MIB: u64 = 1 << 20;
 /// A folder with images, and the sockets of servers.
 struct Place {
     dir: tempfile::TempDir,
-}
-
-/// A process that serves a pool; killed when it is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Place {

@@ -4,19 +4,8 @@
 mod support;
 
 use serde_json::Value;
-use std::process::Child;
 use support::has;
 use support::place::{Place, until};
-
-/// The server of `tank`, which ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// OpenZFS's lines and its names in JSON. What is not known, such as the pace of a scrub that has
 /// read nothing, or when another process paused one, is not there.
@@ -28,7 +17,7 @@ fn a_scrub_says_how_far_it_is_and_since_when_it_is_paused() {
         (0..8_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(place.path().join("one"), bytes).unwrap();
     place.ok("cp one tank:/one");
-    let server = Server(place.serve("tank"));
+    let server = place.server("tank");
     let status = || place.ok_here("zpool status tank");
     let stats = || {
         let text = place.ok_here("zpool status -j --json-int tank");
@@ -62,7 +51,7 @@ fn a_scrub_says_how_far_it_is_and_since_when_it_is_paused() {
     // It is still paused; when that was is not known any more.
     let later = place.ok_here("zpool status tank");
     has(&later, &["scan: scrub paused\n\tscrub started on "]);
-    let server = Server(place.serve("tank"));
+    let server = place.server("tank");
     place.ok_here("zpool scrub -w tank");
     let done = status();
     has(&done, &["scan: scrub repaired 0B in ", " with 0 errors on "]);

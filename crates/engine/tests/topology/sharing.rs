@@ -26,6 +26,13 @@ fn pool_of(bench: &Bench) -> LivePool {
     pool
 }
 
+/// Neither check nor zdb finds fault with the pool, which is exported.
+fn judge(bench: &Bench, pool: LivePool) {
+    pool.export().unwrap();
+    bench.check(&bench.open()).unwrap();
+    bench.zdb();
+}
+
 fn new_file(fs: &Filesystem, name: &str) -> u64 {
     let new = NewFile::new(NewKind::File, 0o644, NOW);
     fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
@@ -124,9 +131,7 @@ fn what_was_taken_over_stays_when_the_other_file_goes_in_the_same_txg() {
         pool.wait_for_scan().unwrap();
         no_problems(&pool);
         drop(fs);
-        pool.export().unwrap();
-        bench.check(&bench.open()).unwrap();
-        bench.zdb();
+        judge(&bench, pool);
     }
 }
 
@@ -158,9 +163,7 @@ fn a_copy_that_does_not_outlive_its_txg_leaves_nothing() {
         }
     }
     drop(fs);
-    pool.export().unwrap();
-    bench.check(&bench.open()).unwrap();
-    bench.zdb();
+    judge(&bench, pool);
 }
 
 /// Copies of copies are counted, in parts, with holes and within one file; all go again.
@@ -203,9 +206,7 @@ fn copies_are_counted_until_the_last_is_gone() {
     (0..4).for_each(|_| pool.sync().unwrap());
     assert_eq!(shared_bytes(&pool), 0);
     drop(fs);
-    pool.export().unwrap();
-    bench.check(&bench.open()).unwrap();
-    bench.zdb();
+    judge(&bench, pool);
 }
 
 /// What cannot be shared is refused, and nothing is changed then; what follows a part that can be
@@ -251,9 +252,7 @@ fn only_whole_durable_blocks_of_one_size_are_shared() {
     // A file of many blocks has no block of another size.
     assert_eq!(share(&fs, (small, 0), (to, 0), 3000), None);
     drop(fs);
-    pool.export().unwrap();
-    bench.check(&bench.open()).unwrap();
-    bench.zdb();
+    judge(&bench, pool);
 }
 
 /// A copy that was promised is there after a crash, whatever became of the other file: its blocks
@@ -294,9 +293,7 @@ fn a_copy_that_was_promised_is_replayed() {
             is_in_log
         });
         assert!(done, "{what}: no promise was only in the log");
-        pool.export().unwrap();
-        bench.check(&bench.open()).unwrap();
-        bench.zdb();
+        judge(&bench, pool);
     }
 }
 
@@ -323,7 +320,5 @@ fn a_replay_copies_blocks_of_another_size() {
     assert_eq!(shared_bytes(&pool), 0);
     no_problems(&pool);
     drop(fs);
-    pool.export().unwrap();
-    bench.check(&bench.open()).unwrap();
-    bench.zdb();
+    judge(&bench, pool);
 }

@@ -6,6 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// A process that serves a pool; killed when it is dropped.
+pub(crate) struct Server(pub(crate) Child);
+
+impl Server {
+    /// It was there until now.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A folder with files that can become devices, and a list of known pools of its own.
 pub(crate) struct Place(tempfile::TempDir);
 
@@ -95,6 +113,24 @@ impl Place {
             self.command_here(&command).output().unwrap().status.success()
         });
         server
+    }
+
+    /// The same for as long as the test has it.
+    pub(crate) fn server(&self, pool: &str) -> Server {
+        Server(self.serve(pool))
+    }
+
+    /// A device is not where it was.
+    pub(crate) fn put_away(&self, device: &str) {
+        let away = self.path().join("away");
+        std::fs::create_dir_all(&away).unwrap();
+        std::fs::rename(self.path().join(device), away.join(device)).unwrap();
+    }
+
+    /// It is there again.
+    pub(crate) fn put_back(&self, device: &str) {
+        let away = self.path().join("away").join(device);
+        std::fs::rename(away, self.path().join(device)).unwrap();
     }
 
     /// Starts a command while its way to a lock of the list of known pools is barred, and kills it
