@@ -38,7 +38,7 @@ for n in range(1, 6):
     job(f"sync-stream txg {n}", rw="write", bs="128k", iodepth=35, size=f"{size}k")
 for name, depth in (("synctime 1 s", 35), ("dirty-delay", 10)):
     job(f"throttle {name}", rw="write", bs="128k", iodepth=depth, time_based=1,
-        runtime=f"{round(float(seconds) * 5000)}ms")
+        runtime=f"{round(float(seconds) * 5000)}ms", rate="2160m")
 mib = int(pios["written in each run"]["measured"])
 for name, depth in (("8 zio threads", 8), ("16 zio threads", 16),
                     ("16 zio threads, 4 leaf-sync threads", 16), ("the pool as it is", 10)):

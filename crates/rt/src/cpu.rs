@@ -8,6 +8,11 @@
 //! Two things make work slower than the table says, because they do on real machines: processors
 //! that are busy at the same time share the memory (`contention`), and threads that wait for a
 //! processor cost the thread that runs its cache (`crowding`).
+//!
+//! Some work is done under a lock that all threads share ([`CpuCost::alone`]). The locks of a
+//! simulated program are never contended, because no thread is interrupted where it holds one
+//! (`sim.rs`); so the time under such a lock is charged behind it, as work that one thread does at
+//! a time. The others wait for it in the order they came, and each keeps its processor meanwhile.
 
 use core::time::Duration;
 
@@ -18,13 +23,21 @@ pub struct CpuCost {
     pub each: Duration,
     /// Bytes that are done in a second; 0 for bytes that cost nothing.
     pub bytes_per_second: u64,
+    /// One thread at a time does work of this kind, under a lock: the others wait.
+    pub alone: bool,
 }
 
 impl CpuCost {
     /// Work that costs by its bytes alone.
     #[must_use]
     pub const fn rate(bytes_per_second: u64) -> Self {
-        Self { each: Duration::ZERO, bytes_per_second }
+        Self { each: Duration::ZERO, bytes_per_second, alone: false }
+    }
+
+    /// Work under a lock that takes this long each time.
+    #[must_use]
+    pub const fn under_lock(each: Duration) -> Self {
+        Self { each, bytes_per_second: 0, alone: true }
     }
 
     /// The time for `bytes` on a quiet machine.
@@ -62,6 +75,8 @@ pub(crate) struct Processors {
     model: CpuModel,
     /// When each is free.
     free: Vec<Duration>,
+    /// When the lock of each kind of work is free, of kinds that have one.
+    unlocked: Vec<Duration>,
     /// When works begin that wait.
     begins: Vec<Duration>,
     busy: Duration,
@@ -70,7 +85,8 @@ pub(crate) struct Processors {
 impl Processors {
     pub(crate) fn new(model: CpuModel) -> Self {
         let free = vec![Duration::ZERO; model.processors.max(1)];
-        Self { model, free, begins: Vec::new(), busy: Duration::ZERO }
+        let unlocked = vec![Duration::ZERO; model.costs.len()];
+        Self { model, free, unlocked, begins: Vec::new(), busy: Duration::ZERO }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -84,9 +100,8 @@ impl Processors {
 
     /// Takes a processor for some work, and says for how long the work is not done.
     pub(crate) fn occupy(&mut self, now: Duration, kind: usize, bytes: u64) -> Duration {
-        let Some(cost) = self.model.costs.get(kind).map(|c| c.time(bytes)) else {
-            return Duration::ZERO;
-        };
+        let Some(work) = self.model.costs.get(kind) else { return Duration::ZERO };
+        let (cost, alone) = (work.time(bytes), work.alone);
         if cost.is_zero() {
             return Duration::ZERO;
         }
@@ -98,9 +113,14 @@ impl Processors {
         let percent = percent.saturating_add(self.model.crowding_percent.saturating_mul(waiting));
         let cost = cost.saturating_mul(percent.saturating_add(100)) / 100;
         let Some(first) = self.free.iter_mut().min() else { return cost };
-        let begin = now.max(*first);
+        let taken = now.max(*first);
+        let mut begin = taken;
+        if let Some(unlocked) = self.unlocked.get_mut(kind).filter(|_| alone) {
+            begin = begin.max(*unlocked);
+            *unlocked = begin + cost;
+        }
         *first = begin + cost;
-        self.busy += cost;
+        self.busy += *first - taken;
         if begin > now {
             self.begins.push(begin);
         }
@@ -115,7 +135,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn two(contention_percent: u32, crowding_percent: u32) -> Processors {
-        let costs = vec![CpuCost::default(), CpuCost { each: MS, bytes_per_second: 1_000_000 }];
+        let each = CpuCost { each: MS, ..CpuCost::rate(1_000_000) };
+        let costs = vec![CpuCost::default(), each, CpuCost::under_lock(MS)];
         let model = CpuModel { processors: 2, costs, contention_percent, crowding_percent };
         Processors::new(model)
     }
@@ -130,6 +151,21 @@ mod tests {
         assert_eq!(p.occupy(MS, 1, 1000), MS * 2);
         assert_eq!(p.occupy(MS, 1, 0), MS * 3);
         assert_eq!(p.busy(), MS * 5);
+    }
+
+    #[test]
+    fn work_under_a_lock_is_done_by_one_at_a_time() {
+        let mut p = two(0, 0);
+        assert_eq!(p.occupy(MS, 2, 0), MS);
+        // The other processor is free, the lock is not.
+        assert_eq!(p.occupy(MS, 2, 0), MS * 2);
+        // It is kept by the thread that waits.
+        assert_eq!(p.occupy(MS, 1, 0), MS * 2);
+        assert_eq!(p.busy(), MS * 4);
+        // Without a lock both would have done it at once.
+        let mut p = two(0, 0);
+        assert_eq!((p.occupy(MS, 1, 0), p.occupy(MS, 1, 0)), (MS, MS));
+        assert_eq!(p.busy(), MS * 2);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! `parking_lot` lock is never contended, provided that no thread keeps one across a wait, but for
 //! the one that a condition variable unlocks. Code that breaks this rule stops the simulation; the
 //! condition variable notices where it can, and a watchdog elsewhere.
+//! What waiting for such a lock would cost is work of the model that one thread does at a time.
 //!
 //! Nothing here looks at the machine: not its clock, its number of processors, an address or a hash
 //! with a random key. So the same program and the same seed give the same run, on any machine.

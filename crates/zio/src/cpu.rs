@@ -9,6 +9,8 @@ use rt::{CpuCost, CpuModel};
 
 /// Kinds of compression and of checksums that have a cost of their own.
 const NUMBERS: usize = 32;
+/// Kinds of work beside these.
+const OTHERS: usize = 5;
 
 /// Something that takes a processor's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,12 @@ pub enum Work {
     Compress(Compression),
     /// Work of an application of its own.
     Application,
+    /// What is done for a block that is written under locks that all writers of a pool pass: the
+    /// txg's, the object's, that of what is dirty.
+    Enter,
+    /// What is done for a block under locks that all threads of a sync pass: those of space, of
+    /// what is in flight, and of blocks that are written.
+    Place,
 }
 
 impl Work {
@@ -31,8 +39,10 @@ impl Work {
             Self::Copy => 0,
             Self::Prepare => 1,
             Self::Application => 2,
-            Self::Checksum(kind) => 4 + usize::from(kind.0) % NUMBERS,
-            Self::Compress(kind) => 4 + NUMBERS + usize::from(kind.0) % NUMBERS,
+            Self::Enter => 3,
+            Self::Place => 4,
+            Self::Checksum(kind) => OTHERS + usize::from(kind.0) % NUMBERS,
+            Self::Compress(kind) => OTHERS + NUMBERS + usize::from(kind.0) % NUMBERS,
         }
     }
 
@@ -61,7 +71,7 @@ impl Processors {
     /// The model as the runtime takes it ([`rt::Rt::set_cpu`]).
     #[must_use]
     pub fn model(&self) -> CpuModel {
-        let mut costs = vec![CpuCost::default(); 4 + 2 * NUMBERS];
+        let mut costs = vec![CpuCost::default(); OTHERS + 2 * NUMBERS];
         for (work, cost) in &self.costs {
             if let Some(slot) = costs.get_mut(work.index()) {
                 *slot = *cost;
@@ -84,12 +94,13 @@ mod tests {
     fn every_kind_of_work_has_a_cost_of_its_own() {
         let checksums = (0..15).map(|n| Work::Checksum(Checksum(n)));
         let compressions = (0..17).map(|n| Work::Compress(Compression(n)));
-        let all = [Work::Copy, Work::Prepare, Work::Application].into_iter();
+        let all = [Work::Copy, Work::Prepare, Work::Application, Work::Enter, Work::Place];
+        let all = all.into_iter();
         let mut seen: Vec<_> = all.chain(checksums).chain(compressions).map(Work::index).collect();
         let n = seen.len();
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), n);
-        assert!(seen.last().is_some_and(|last| *last < 4 + 2 * NUMBERS));
+        assert!(seen.last().is_some_and(|last| *last < OTHERS + 2 * NUMBERS));
     }
 }

@@ -359,6 +359,7 @@ impl Writer {
         let is_reused = reused.is_some();
         let placed = laps.stage(Stage::Allocate, || {
             let placed = reused.map_or_else(|| placer.find(&stored), Ok)?;
+            Work::Place.charge(stored.parts.psize);
             Work::Prepare.charge(stored.parts.psize);
             Ok(placed)
         });

@@ -130,6 +130,7 @@ impl Object {
             } else {
                 self.patch(tx, blkid, bs, start..start + n, Some(now))?;
             }
+            Work::Enter.charge(n as u64);
             offset += n as u64;
             data = rest;
         }
@@ -173,7 +174,9 @@ impl Object {
         }
         self.counted_write(bs, || {
             Work::Copy.charge(bs);
-            self.put(tx, blkid, Content::Block(Arc::clone(block)), bs)
+            self.put(tx, blkid, Content::Block(Arc::clone(block)), bs)?;
+            Work::Enter.charge(bs);
+            Ok(())
         })
     }
 

@@ -11,6 +11,8 @@
 //! chosen so that the runtimes of the three profiles come out. The list of parameters says of each
 //! by which row. All profiles write blocks of 1 MiB. So what of a block's cost, here and in the
 //! units, is the same for any block and what is its bytes', no profile says: it was assumed.
+//!
+//! Of time under locks the study says nothing, and the model has none, but in rows of their own.
 
 use crate::experiment::Setting;
 use crate::parameter::{Number, Origin, Parameter};
@@ -38,6 +40,16 @@ const STEPS_EACH: Number = Number::new(
 );
 const COPIED: Number = Number::new("processor: copy", 1000.0, "MiB/s", RUNTIMES);
 const APPLIED: Number = Number::new("processor: application", 2500.0, "MiB/s", RUNTIMES);
+/// Nothing in the study says how long its engine kept a lock for a block. See `survey.rs`.
+const LOCKED: Number =
+    Number::new("processor: under a lock, each block", 0.0, "us", Origin::Assumed);
+/// Long for a lock under which a few fields change: sixty thousand cycles of these processors.
+const LOCKED_SURVEYED: Number = Number::new(
+    "processor: under a lock, each block, in the rows with locks",
+    20.0,
+    "us",
+    Origin::Assumed,
+);
 /// Dirty data that the engine of 2007 lets into a txg: what it may take of 4 GB of memory. zinc has
 /// as much on this machine.
 const DIRTY: Number = Number::new("dirty data at most", 1536.0, "MiB", RUNTIMES);
@@ -45,8 +57,19 @@ const DIRTY: Number = Number::new("dirty data at most", 1536.0, "MiB", RUNTIMES)
 const QUEUE: Number = Number::new("writers' queue of 2007", 512.0, "MiB", RUNTIMES);
 
 /// What of this a run can have otherwise.
-pub(crate) const NUMBERS: [Number; 9] =
-    [SLOWED, SUMMED, SUMMED_256, STEPS, STEPS_EACH, COPIED, APPLIED, DIRTY, QUEUE];
+pub(crate) const NUMBERS: [Number; 11] = [
+    SLOWED,
+    SUMMED,
+    SUMMED_256,
+    STEPS,
+    STEPS_EACH,
+    COPIED,
+    APPLIED,
+    LOCKED,
+    LOCKED_SURVEYED,
+    DIRTY,
+    QUEUE,
+];
 
 fn mib(setting: &Setting, number: &Number) -> u64 {
     (setting.number(number) * f64::from(1 << 20)) as u64
@@ -81,9 +104,25 @@ const SHA_256: Work = Work::Checksum(Checksum::SHA256);
 /// The processors of the study: four Xeons at 3.16 GHz on one memory bus.
 #[must_use]
 pub fn processors(setting: &Setting) -> Processors {
+    with_locks(setting, &LOCKED)
+}
+
+/// The same, where each of the locks that all threads share is kept for as long as the rows with
+/// locks say, for each block.
+#[must_use]
+pub fn processors_with_locks(setting: &Setting) -> Processors {
+    with_locks(setting, &LOCKED_SURVEYED)
+}
+
+fn microseconds(setting: &Setting, number: &Number) -> Duration {
+    Duration::from_secs_f64(setting.number(number).max(0.0) / 1e6)
+}
+
+fn with_locks(setting: &Setting, locked: &Number) -> Processors {
     let checksum = Work::Checksum(Checksum::FLETCHER_4);
     let rate = |number| CpuCost::rate(mib(setting, number));
-    let each = Duration::from_secs_f64(setting.number(&STEPS_EACH).max(0.0) / 1e6);
+    let each = microseconds(setting, &STEPS_EACH);
+    let locked = CpuCost::under_lock(microseconds(setting, locked));
     Processors {
         count: COUNT as usize,
         contention_percent: setting.number(&SLOWED) as u32,
@@ -94,6 +133,8 @@ pub fn processors(setting: &Setting) -> Processors {
             (Work::Prepare, CpuCost { each, ..rate(&STEPS) }),
             (Work::Copy, rate(&COPIED)),
             (Work::Application, rate(&APPLIED)),
+            (Work::Enter, locked),
+            (Work::Place, locked),
         ],
     }
 }

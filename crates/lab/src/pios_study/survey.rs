@@ -7,6 +7,11 @@
 //! What the units can do is measured without an engine, with as many I/Os under way as zinc keeps;
 //! what the processors can do follows from their model. The hardware's limit is the lower of both.
 //!
+//! Locks of the engine are kept for no time in a simulation. In the rows *with locks* one that all
+//! writers of a pool pass and one that all threads of a sync pass are kept for a while for each
+//! block, and the others wait for it; blocks have 128 KiB, as that makes eight times as many.
+//! Whether the three open things stay solved then is a goal too.
+//!
 //! Every point is a simulation of its own, so they are run at the same time, as many as the host
 //! has processors, and do not know of each other.
 
@@ -15,6 +20,7 @@ use super::{Machine, NEAR, NOISE, OF_THE_LIMIT, REGIONS, bench, machine, measure
 use crate::error::LabError;
 use crate::experiment::Setting;
 use crate::outcome::{Chart, Outcome, Series};
+use crate::pios::Plan;
 use crate::row::{Bound, Range, Row};
 use engine::Rt;
 use engine::live::Tunable;
@@ -138,6 +144,13 @@ const BLOCKS_2007: &str = "2007, block size";
 const UNSUMMED_2007: &str = "2007, no checksums";
 const SHA_256_2007: &str = "2007, SHA-256";
 
+/// The three open things where locks are kept for some time.
+const LOCKED_THREADS: &str = "zinc with locks, threads";
+const LOCKED_UNITS: &str = "zinc with locks, units";
+const LOCKED_LEAVES: &str = "zinc with locks, leaf-sync threads";
+/// The same load without that, by threads.
+const UNLOCKED: &str = "zinc, threads, blocks of 128 KiB";
+
 /// Leaf-sync threads of the study's third profile.
 const PROFILED_LEAVES: f64 = 4.0;
 
@@ -154,6 +167,7 @@ pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
     jobs.survey("zinc, leaf-sync threads", axes.leaves, leaf);
     let short = |n| block(zinc(), n).with_plan(|p| p.regions = SHORT.min(regions));
     jobs.survey("zinc, block size", axes.blocks, short);
+    with_locks(machine, regions, jobs);
     if regions < REGIONS {
         return;
     }
@@ -165,6 +179,43 @@ pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
     jobs.survey(BLOCKS_2007, axes.blocks, |n| block(old(8, 1), n));
     jobs.add(SHA_256_2007, 4, native().tuned(Tunable::Checksum, SHA_256));
     jobs.add(UNSUMMED_2007, 4, Setup { checksum: false, ..native() });
+}
+
+/// The surveys where locks are kept for some time.
+fn with_locks(machine: &Machine<'_>, regions: u64, jobs: &mut Jobs) {
+    let processors = || machine::processors_with_locks(machine.setting);
+    let open = |n: u64| {
+        let plan = |p: &mut Plan| {
+            (p.threads, p.block_size, p.regions) = (n as usize, NATIVE_BLOCK, SHORT.min(regions));
+        };
+        machine.zinc().with_plan(plan)
+    };
+    let threads = machine.zinc().plan.threads as u64;
+    let locked = |n| Setup { processors: processors(), ..open(n) };
+    jobs.survey(LOCKED_THREADS, FEW.threads, locked);
+    jobs.survey(LOCKED_UNITS, FEW.luns, |n| Setup { luns: n as usize, ..locked(threads) });
+    let leaf = |n| locked(threads).tuned(Tunable::LeafSyncThreads, n);
+    jobs.survey(LOCKED_LEAVES, FEW.leaves, leaf);
+    jobs.survey(UNLOCKED, &FEW.threads[FEW.threads.len() - 1..], open);
+}
+
+/// The three open things where locks are kept for some time, and what that costs.
+fn of_locks(done: &Done) -> Vec<Row> {
+    let kept = Range::at_least(1.0 - NOISE);
+    let by = [
+        ("most threads", LOCKED_THREADS),
+        ("units", LOCKED_UNITS),
+        ("leaf-sync threads", LOCKED_LEAVES),
+    ];
+    let row = |(what, survey): (&str, &'static str)| {
+        let name = format!("zinc with locks: {what} kept of the best of fewer");
+        Row::goal(name, "", kept, least_kept(&done.points(survey)))
+    };
+    let mut rows: Vec<Row> = by.into_iter().map(row).collect();
+    let name = "zinc with locks: most threads, of what they do without";
+    let (with, without) = (last(&done.points(LOCKED_THREADS)), last(&done.points(UNLOCKED)));
+    rows.push(Row::own(name, "", with / without));
+    rows
 }
 
 /// Names of rows that others refer to.
@@ -206,6 +257,7 @@ pub(super) fn tell(
     solved("zinc: units kept of the best of fewer", least_kept(&by_luns), kept);
     solved(OF_LIMIT, of_limit, OF_THE_LIMIT);
     solved("zinc: leaf-sync threads kept of the best of fewer", least_kept(&by_leaves), kept);
+    out.rows.extend(of_locks(done));
     let best = by_luns.iter().chain(&by_threads).map(|p| p.1).fold(0.0, f64::max);
     out.rows.push(Row::own(BEST, "MiB/s", best));
     if let [(first, low), .., (end, high)] = by_block[..]
