@@ -244,10 +244,11 @@ impl Part<'_> {
         test(&settings, self.writers(), self.number(&LEAD_OF_3), OBSERVED)
     }
 
-    /// The push is a percentage of the limit.
+    /// The push is a percentage of the limit: at the limit itself a txg is pushed in any case.
     fn pushed(self, limit_mb: f64) -> String {
         let inflated = self.number(&PUSH) * self.number(&INFLATION);
-        format!("zfs_dirty_data_sync_percent={:.0}", 100.0 * inflated / limit_mb.max(1.0))
+        let percent = (100.0 * inflated / limit_mb.max(1.0)).clamp(1.0, 100.0);
+        format!("zfs_dirty_data_sync_percent={percent:.0}")
     }
 }
 
@@ -382,6 +383,15 @@ mod tests_of_it {
         let [five, one, fixed] = part.tests_of_2008().map(|mut group| group.pop().expect("a test"));
         assert_eq!([&five, &one, &fixed].map(|test| test.writers), [2; 3]);
         assert_eq!([five, one, fixed].map(|test| test.apart.as_secs()), [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_push_beyond_the_limit_is_the_limit() {
+        let machine = [("dirty data that push a txg".to_owned(), 1000.0)].into();
+        let setting = Setting { machine, ..Setting::default() };
+        let part = Part { disks: 42, setting: &setting };
+        assert_eq!(part.pushed(800.0), "zfs_dirty_data_sync_percent=100");
+        assert_eq!(part.pushed(8000.0), "zfs_dirty_data_sync_percent=50");
     }
 
     #[test]
