@@ -28,7 +28,7 @@
 use super::format::{HEADER_BYTES, Hash, Header, Uuid, segment_name};
 use crate::lock;
 use crate::store::client::{Client, Urgency};
-use crate::store::{Request, Response};
+use crate::store::{Request, Response, StoreError};
 use ondisk::hex;
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
@@ -76,6 +76,9 @@ impl CachePlace {
     }
 }
 
+/// What the store answered to a read.
+pub(super) type Answer = Arc<Result<Response, StoreError>>;
+
 /// Looks for something in the cache, on its thread; it must not wait.
 pub(super) type Look = Box<dyn FnOnce(&mut Lines) + Send>;
 
@@ -93,7 +96,7 @@ struct State {
     /// Those that look for something.
     wanted: VecDeque<Look>,
     /// What is to be kept: place, byte in the object, bytes.
-    found: VecDeque<(u64, u64, Vec<u8>)>,
+    found: VecDeque<(u64, u64, Answer)>,
     waiting: u64,
     /// The last place that is known to be in the log, and the hash of its header.
     note: (u64, Hash),
@@ -150,12 +153,12 @@ impl Cache {
     }
 
     /// What the store has of a segment from a byte on, the beginning of a line.
-    pub(super) fn keep(&self, seq: u64, from: u64, bytes: Vec<u8>) {
+    pub(super) fn keep(&self, seq: u64, from: u64, answer: Answer) {
         let mut state = self.0.state.lock();
-        let waiting = state.waiting + bytes.len() as u64;
+        let waiting = state.waiting + bytes_of(&answer).len() as u64;
         if waiting <= WAITING_MAX && seq <= state.note.0 {
             state.waiting = waiting;
-            state.found.push_back((seq, from, bytes));
+            state.found.push_back((seq, from, answer));
             drop(state);
             self.0.changed.notify_one();
         }
@@ -197,10 +200,11 @@ impl Queue {
             if let Some(look) = state.wanted.pop_front() {
                 drop(state);
                 look(&mut lines);
-            } else if let Some((seq, from, bytes)) = state.found.pop_front() {
+            } else if let Some((seq, from, answer)) = state.found.pop_front() {
+                let bytes = bytes_of(&answer);
                 state.waiting -= bytes.len() as u64;
                 drop(state);
-                lines.keep(note, seq, from, &bytes);
+                lines.keep(note, seq, from, bytes);
                 self.has_failed.store(lines.is_broken, Relaxed);
             } else if state.is_over {
                 return;
@@ -210,6 +214,14 @@ impl Queue {
             }
             state = self.state.lock();
         }
+    }
+}
+
+/// The bytes of an answer that has some.
+fn bytes_of(answer: &Answer) -> &[u8] {
+    match &**answer {
+        Ok(Response::Bytes(bytes)) => bytes,
+        _ => &[],
     }
 }
 
@@ -462,6 +474,7 @@ mod tests {
                 target: MIB as u32,
                 window: 4,
                 is_fenced: false,
+                limit: None,
                 made_by: String::new(),
             };
             let patience = Duration::from_secs(10);
@@ -618,7 +631,7 @@ mod tests {
         lines.file = File::open(place.file()).unwrap();
         let cache = Cache::serve(lines, &client, note).unwrap();
         assert!(!cache.has_failed());
-        cache.keep(2, 0, b"not kept".to_vec());
+        cache.keep(2, 0, Arc::new(Ok(Response::Bytes(b"not kept".to_vec()))));
         let (sender, seen) = std::sync::mpsc::channel();
         let find = move |lines: &mut Lines| {
             sender.send((lines.read(1, 0, 4), lines.read(2, 0, 8))).unwrap();

@@ -5,7 +5,9 @@ use super::answers::Answers;
 use super::cache::Cache;
 use super::map::Index;
 use super::options::Options;
+use super::recent::Recent;
 use super::replay::{State as Replayed, Volume};
+use super::run::Run;
 use super::writer::{WriteReply, Writer};
 use crate::store::StoreError;
 use crate::store::client::Client;
@@ -14,6 +16,7 @@ use device::{ErrorKind, WriteDone};
 use parking_lot::Mutex;
 use rt::Condvar;
 use std::fs::File;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// A disk that is open.
@@ -25,6 +28,9 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     pub(super) answers: Answers,
     pub(super) cache: Option<Cache>,
+    pub(super) recent: Recent<Run>,
+    /// A timer will forget what was read lately.
+    pub(super) is_forgetting: AtomicBool,
     /// It should have a cache, which cannot be used.
     pub(super) lacks_cache: bool,
     /// The writer that has taken the disk over, once the store has said who that is.
@@ -76,6 +82,7 @@ impl Core {
         let is_failure = |e: &std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
         let lacks_cache = options.lacks_cache || matches!(&cache, Some(Err(e)) if is_failure(e));
         let (changed, keeper) = (client.rt().condvar(), client.rt().condvar());
+        let recent = Recent::new(client.rt());
         let state =
             State { phase: Phase::Open, index: state.index, next: state.next, writer, lock: None };
         Ok(Arc::new(Self {
@@ -86,6 +93,8 @@ impl Core {
             counters: Counters::default(),
             answers,
             cache: cache.and_then(Result::ok),
+            recent,
+            is_forgetting: AtomicBool::new(false),
             lacks_cache,
             taken_by: OnceLock::new(),
             state: Mutex::new(state),

@@ -8,8 +8,8 @@ use super::gc::{Collected, KEPT};
 use super::listed::{checkpoint_list, numbers};
 use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
-use super::read::ReadDone;
 use super::replay::{Volume, replay_from};
+use super::run::ReadDone;
 use super::seen::{Mark, Seen};
 use super::takeover::{make_disk, take_over};
 use super::tool::{described, writer_of};
@@ -457,6 +457,7 @@ impl Drop for LogDevice {
         }
         self.core.client.close();
         self.core.fail(ErrorKind::Gone);
+        drop(self.core.recent.end());
         self.core.state.lock().lock = None;
     }
 }

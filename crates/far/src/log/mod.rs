@@ -61,7 +61,8 @@
 //! One lock, [`core::Core::state`], never held over a request. Answers of the store come on its
 //! threads and never wait. Callbacks of the device's users are called by a thread of its own
 //! (`answers`), as they may read from the device. A cache on a local disk, if there is one, has a
-//! thread as well (`cache`). A writer has a *keeper*, which makes checkpoints
+//! thread as well (`cache`). What is being read, and was lately, is in memory (`recent`), under a
+//! lock that is held over no call. A writer has a *keeper*, which makes checkpoints
 //! and collects garbage while there is work; an idle disk asks nothing of its store.
 
 mod answers;
@@ -78,7 +79,9 @@ mod options;
 mod probe;
 mod put;
 mod read;
+mod recent;
 mod replay;
+mod run;
 mod seen;
 mod takeover;
 mod tool;

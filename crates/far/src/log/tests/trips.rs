@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::store::{Answered, Request};
+use device::backend::{Ticket, collect};
+use std::collections::VecDeque;
 
 /// An answer takes this long: less than the deadline of an attempt, and far more than the simulated
 /// store takes of its own.
@@ -58,5 +60,88 @@ fn an_opening_waits_for_few_answers() {
         let taken_over = trips(rt, claim).1;
         let all = [new, closed, read, taken_over];
         assert_eq!(all, [9, 10, 5, 11]);
+    });
+}
+
+/// What was written together lies together: of small reads, one after the other, the first waits.
+#[test]
+fn neighbours_are_waited_for_once() {
+    Rt::simulate(1, |rt| {
+        let world = SimWorld::new(rt);
+        let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+        let is = Superblock { target: 1 << 20, ..small_disk(64) };
+        takeover::make_disk(&client, &is).expect("a disk");
+        let store = SimStore::new(&world);
+        let own = Options { uncounted_max: 1 << 20, ..options() };
+        let device = LogDevice::claim(store, "sim", rt, own, None).unwrap();
+        for lba in 0..SECTORS {
+            device.write((lba * SECTOR) as u64, &[lba as u8; SECTOR]).unwrap();
+        }
+        drop(device);
+        let distant = Arc::new(DistantStore(SimStore::new(&world), rt.clone()));
+        let device = LogDevice::open(distant, "sim", rt, options()).unwrap();
+        let read = || {
+            for lba in 0..SECTORS {
+                let found = device.read_new((lba * SECTOR) as u64, SECTOR).unwrap();
+                assert_eq!(&found[..], &[lba as u8; SECTOR]);
+            }
+        };
+        assert_eq!(trips(rt, read).1, 1);
+    });
+}
+
+/// A disk of 32 MiB, of objects of a quarter as much as a pool has, that is read in order as a pool
+/// does: two batches of reads under way, which begin and end in the middle of objects, and some
+/// blocks were written out of order. Each object is asked for once.
+#[test]
+fn what_is_read_in_order_is_asked_for_once() {
+    const BLOCK: usize = 128 << 10;
+    const BLOCKS: usize = 256;
+    Rt::simulate(1, |rt| {
+        let world = SimWorld::new(rt);
+        let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+        let size = (BLOCK * BLOCKS) as u64;
+        let is = Superblock { target: 4 << 20, size, ..small_disk(64) };
+        takeover::make_disk(&client, &is).expect("a disk");
+        let store = SimStore::new(&world);
+        let own = Options { uncounted_max: size, ..options() };
+        let device = LogDevice::claim(store, "sim", rt, own, None).unwrap();
+        // Every ninth block later than its neighbours, as threads of a txg overtake one another.
+        let late = |n: &usize| n % 9 == 4;
+        let order = (0..BLOCKS).filter(|n| !late(n)).flat_map(|n| {
+            let later = n.checked_sub(6).filter(late);
+            core::iter::once(n).chain(later)
+        });
+        for block in order {
+            device.write((block * BLOCK) as u64, &[block as u8; BLOCK]).unwrap();
+        }
+        // The first place is that of the seal.
+        let objects = device.place() - 2;
+        drop(device);
+        let distant = Arc::new(DistantStore(SimStore::new(&world), rt.clone()));
+        let device = LogDevice::open(distant, "sim", rt, options()).unwrap();
+        let before = device.usage().gets;
+        let batch = |blocks: core::ops::Range<usize>| {
+            let (collector, tickets) = collect(rt, blocks.len());
+            let read = |(block, ticket): (usize, Ticket<_>)| {
+                let done: device::Done = Box::new(move |read| ticket.give(read));
+                device::Read { offset: (block * BLOCK) as u64, len: BLOCK, done }
+            };
+            device.submit(blocks.clone().zip(tickets).map(read).collect());
+            (blocks, collector)
+        };
+        let mut under_way = VecDeque::new();
+        for first in (0..BLOCKS).step_by(30) {
+            under_way.push_back(batch(first..(first + 30).min(BLOCKS)));
+            if under_way.len() < 2 {
+                continue;
+            }
+            let (blocks, collector) = under_way.pop_front().unwrap();
+            for (block, read) in blocks.zip(collector.wait()) {
+                assert_eq!(&read.unwrap().unwrap()[..], &[block as u8; BLOCK]);
+            }
+        }
+        under_way.into_iter().for_each(|(_, collector)| drop(collector.wait()));
+        assert_eq!(device.usage().gets - before, objects, "requests, of so many objects");
     });
 }
