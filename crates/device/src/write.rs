@@ -121,6 +121,12 @@ pub trait WriteDevice: Device {
     /// dropped what it could not write.
     fn flush(&self) -> Result<(), Error>;
 
+    /// What is left of it, whenever it stops, is what was done until some moment, and nothing that
+    /// began later: a write that relies on others needs no flush between.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
     /// A flush that failed says nothing of the next one any more. All that was written since the
     /// last flush that succeeded is to be written again, or not to be taken for granted.
     fn forget_failed_flush(&self) {}

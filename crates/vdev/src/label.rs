@@ -280,7 +280,7 @@ impl VdevTree {
     }
 
     /// Commits: writes the uberblock to all labels of every device that is written to, and flushes.
-    /// Everything it reaches must have been flushed before.
+    /// Everything it reaches must have been flushed before, or [ordered](Self::order_writes).
     ///
     /// # Errors
     /// More devices failed than redundancy covers; it is not known then whether the txg is

@@ -572,6 +572,20 @@ impl VdevTree {
         self.on_all_writers(&|_, device| device.flush())
     }
 
+    /// Makes sure that nothing that is written from now on becomes durable without everything whose
+    /// `done` was called before: by a flush, unless there is one device only, which sees to it.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn order_writes(&self) -> Result<(), WriteError> {
+        let used = self.nodes.iter().filter(|node| !node.health.is_out());
+        let mut writers = used.filter_map(|node| node.writer.as_ref());
+        match (writers.next(), writers.next()) {
+            (Some(only), None) if only.keeps_order() => Ok(()),
+            _ => self.flush(),
+        }
+    }
+
     /// [`Self::flush`] of these top-level vdevs alone.
     ///
     /// # Errors

@@ -511,6 +511,34 @@ fn a_pool_that_is_idle_costs_no_request() {
     serve.wait().unwrap();
 }
 
+/// A txg of a pool with this device alone is one object: blocks and uberblock, in this order. A
+/// property is stored by one, and its line in the history by another.
+#[test]
+fn a_txg_costs_one_create() {
+    let place = Place::new(&[]);
+    let one = disk(&place, "one");
+    place.ok_here(&format!("zpool create tank {one}"));
+    let mut serve = place.serve("tank");
+    place.ok_here("zfs set a:b=0 tank");
+    let creates = || {
+        let table = place.ok_here("zpool iostat -lp tank");
+        let row = table.lines().rfind(|line| line.starts_with(&one)).expect("a line for it");
+        row.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = creates();
+    (1..=8).for_each(|n| drop(place.ok_here(&format!("zfs set a:b={n} tank"))));
+    let created = creates() - before;
+    println!("{created} creates for eight properties");
+    // A txg that was open for long may be among them.
+    assert!((8..24).contains(&created), "{created} creates for eight properties");
+    // Whatever was done is there for one that takes over, without an end of the first.
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert!(place.ok_here("zfs get -H -o value a:b tank").contains('8'));
+    place.ok_here("zpool export tank");
+    judge(&place, "tank", &[&one]);
+}
+
 /// Reading in order, and a scrub, ask for much at a time: each request has a price. How many there
 /// are for each MiB does not depend on how fast the machine is.
 #[test]

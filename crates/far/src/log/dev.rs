@@ -404,6 +404,11 @@ impl WriteDevice for LogDevice {
         }
     }
 
+    fn keeps_order(&self) -> bool {
+        // Any prefix of the log is a disk as it was.
+        true
+    }
+
     fn flush(&self) -> Result<(), Error> {
         let began = self.core.client.rt().now();
         let result = self.core.commit();

@@ -324,8 +324,8 @@ impl Shared {
         Err(self.failed("writing the MOS", "it did not converge"))
     }
 
-    /// Makes everything durable that `root` reaches, and the first labels where the configuration
-    /// changed.
+    /// Makes everything durable that `root` reaches, or sees to it that no uberblock is without;
+    /// and the first labels where the configuration changed.
     fn prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
         let mut uberblock = *self.uberblock.lock();
         uberblock.txg = txg;
@@ -342,7 +342,7 @@ impl Shared {
         let reflow = self.put_reflow(&mut uberblock);
         let prepared = Prepared { uberblock, config, rounds, reflow };
         match &prepared.config {
-            None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", e))?,
+            None => self.reader.vdevs().order_writes().map_err(|e| self.failed("flushing", e))?,
             // Ends with a flush of everything.
             Some(_) => self.write_labels(&prepared, rounds[0])?,
         }

@@ -548,6 +548,10 @@ impl WriteDevice for Guard {
         self.call((Operation::Flush, 0, 0), |writer| writer.flush())
     }
 
+    fn keeps_order(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.keeps_order())
+    }
+
     fn forget_failed_flush(&self) {
         self.writer.iter().for_each(|writer| writer.forget_failed_flush());
     }
