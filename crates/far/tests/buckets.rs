@@ -39,7 +39,18 @@ fn main() -> ExitCode {
         run("s3", &server.endpoint(), &server.environment());
     });
     tests.test("a_bucket_whose_objects_expire", None, || {
-        run("s3 expiring", &expiring_bucket(), &[("AWS_ACCESS_KEY_ID", "a"), SECRET]);
+        const RULES: &str = "<LifecycleConfiguration><Rule><ID>tidy</ID><Prefix>a/</Prefix>\
+            <Status>Enabled</Status><Expiration><Days>30</Days></Expiration></Rule>\
+            </LifecycleConfiguration>";
+        let endpoint = expiring_bucket("GET /bucket/?lifecycle", RULES);
+        run("s3 expiring", &endpoint, &[("AWS_ACCESS_KEY_ID", "a"), SECRET]);
+    });
+    tests.test("a_bucket_of_google_whose_objects_expire", None, || {
+        const RULES: &str = "<LifecycleConfiguration><Rule><Action><Delete/></Action><Condition>\
+            <Age>30</Age><MatchesPrefix>a/</MatchesPrefix></Condition></Rule>\
+            </LifecycleConfiguration>";
+        let endpoint = expiring_bucket("GET /bucket?lifecycle", RULES);
+        run("gs expiring", &endpoint, &[("GOOGLE_BEARER_TOKEN", SECRET.1)]);
     });
     tests.test("ceph", CephServer::missing(), || {
         let server = CephServer::start(&folder.path().join("ceph"), "bucket");
@@ -71,11 +82,9 @@ fn run(what: &str, endpoint: &str, environment: &[(&str, &str)]) {
     assert!(command.status().unwrap().success(), "{name}");
 }
 
-/// A server with an empty bucket that has a rule for what is in `a/`; where it answers.
-fn expiring_bucket() -> String {
-    const RULES: &str = "<LifecycleConfiguration><Rule><ID>tidy</ID><Prefix>a/</Prefix>\
-        <Status>Enabled</Status><Expiration><Days>30</Days></Expiration></Rule>\
-        </LifecycleConfiguration>";
+/// A server with an empty bucket that has rules for what is in `a/`, which it tells those that give
+/// their secret; where it answers.
+fn expiring_bucket(ask: &'static str, rules: &'static str) -> String {
     const NONE: &str = "<Error><Code>NoSuchKey</Code></Error>";
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -83,9 +92,10 @@ fn expiring_bucket() -> String {
         for stream in listener.incoming().flatten() {
             let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
             let first = lines.next().unwrap_or_default();
-            let _ = lines.find(String::is_empty);
-            let is_rules = first.starts_with("GET /bucket/?lifecycle");
-            let (status, body) = if is_rules { ("200 OK", RULES) } else { ("404 None", NONE) };
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let is_signed = head.iter().any(|line| line.starts_with("authorization: "));
+            let is_rules = first.starts_with(ask) && is_signed;
+            let (status, body) = if is_rules { ("200 OK", rules) } else { ("404 None", NONE) };
             let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n");
             let length = body.len();
             let _ = write!(&stream, "{head}Content-Length: {length}\r\n\r\n{body}");
@@ -109,7 +119,7 @@ fn small_disk() -> Superblock {
 fn try_expiring(name: &str) -> ExitCode {
     let name = Name::parse(name.as_ref()).unwrap().unwrap();
     match disk::create(&name, &small_disk()) {
-        Err(DiskError::Rule(why)) => assert!(why.contains("\"tidy\""), "{why}"),
+        Err(DiskError::Rule(why)) => assert!(why.contains("deletes objects after"), "{why}"),
         other => panic!("{other:?}"),
     }
     ExitCode::SUCCESS

@@ -115,15 +115,23 @@ pub(crate) fn prefixes_with(bucket: &Bucket, name: &str) -> Result<Vec<String>, 
 
 /// The rule of a bucket by which the objects of a disk would vanish, as far as that is told.
 pub(crate) fn harmful_rule(bucket: &Bucket) -> Option<String> {
-    if bucket.cloud != Cloud::S3 {
-        return None;
-    }
     prepare_process();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let limit = client::deadline(0) + CONNECTING;
-    let answer = async { tokio::time::timeout(limit, s3::lifecycle(bucket)).await.ok().flatten() };
+    let rules = async {
+        match bucket.cloud {
+            Cloud::S3 => s3::lifecycle(bucket).await,
+            Cloud::Google => gs::lifecycle(bucket).await,
+            // Those of an account, whose interface takes other credentials than its blobs.
+            Cloud::Azure => None,
+        }
+    };
+    let answer = async { tokio::time::timeout(limit, rules).await.ok().flatten() };
     let text = runtime.block_on(answer)?;
-    rules::harm(&text, &bucket.prefix)
+    match bucket.cloud {
+        Cloud::Google => rules::harm_of_google(&text, &bucket.prefix),
+        Cloud::S3 | Cloud::Azure => rules::harm(&text, &bucket.prefix),
+    }
 }
 
 /// Keeps credentials in; where a system does not have one of the two, the other does most of it.

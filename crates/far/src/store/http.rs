@@ -85,6 +85,17 @@ impl HttpService for RecordingClient {
     }
 }
 
+/// The text that a server answers with; `None` when it does not do what it is asked.
+pub(super) async fn text_of(request: HttpRequest, endpoint: Option<&str>) -> Option<String> {
+    let http = connector().connect(&client_options(endpoint)).ok()?;
+    let answer = http.execute(request).await.ok()?;
+    if !answer.status().is_success() {
+        return None;
+    }
+    let text = answer.into_body().bytes().await.ok()?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
 pub(super) fn met() -> RequestContext {
     MET.try_with(Cell::get).unwrap_or_default()
 }

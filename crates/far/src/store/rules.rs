@@ -1,8 +1,9 @@
-//! Rules of a bucket by which objects vanish, as S3 writes them down: its lifecycle.
+//! Rules of a bucket by which objects vanish, as S3 and Google write them down: its lifecycle.
 //!
 //! They are looked at when a disk is made, as far as the credentials may read them. Only what is
 //! certain counts: a rule that is enabled, is for names of the disk and for all objects of these
-//! names, and deletes or archives them. One for certain tags is for none of ours.
+//! names, and deletes or archives them. One for certain tags is for none of ours. What Google
+//! archives is read as before.
 
 /// Where objects are kept that are not read without an order to bring them back.
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
@@ -36,9 +37,83 @@ pub(super) fn harm(lifecycle: &str, prefix: &str) -> Option<String> {
     })
 }
 
+/// Conditions of Google that no object of a disk meets, or not every one: it is the only version of
+/// its name, has no time of its own, and is made from now on.
+const NOT_OURS: [&str; 7] = [
+    "CreatedBefore",
+    "CustomTimeBefore",
+    "DaysSinceCustomTime",
+    "DaysSinceNoncurrentTime",
+    "MatchesSuffix",
+    "NoncurrentTimeBefore",
+    "NumberOfNewerVersions",
+];
+
+/// What a lifecycle of Google's does to objects below a prefix: a clause, or `None`.
+pub(super) fn harm_of_google(lifecycle: &str, prefix: &str) -> Option<String> {
+    let own = format!("{prefix}/");
+    let rules = lifecycle.split("<Rule>").skip(1);
+    let mut rules = rules.filter_map(|rule| Some(rule.split_once("</Rule>")?.0));
+    let all = |rule: &str, tag: &str| -> Vec<String> {
+        let begin = format!("<{tag}>");
+        let parts = rule.split(&begin).skip(1);
+        parts.filter_map(|part| Some(part.split_once("</")?.0.to_owned())).collect()
+    };
+    let is_harm = |rule: &str| {
+        let deletes = within(rule, "Action").is_some_and(|action| action.contains("<Delete"));
+        let of = all(rule, "MatchesPrefix");
+        let is_for_us =
+            of.is_empty() || of.iter().any(|of| own.starts_with(of) || of.starts_with(&own));
+        let classes = all(rule, "MatchesStorageClass");
+        let is_of_class = classes.is_empty() || classes.iter().any(|class| class == "STANDARD");
+        let is_live = within(rule, "IsLive") != Some("false");
+        let is_other = NOT_OURS.iter().any(|tag| within(rule, tag).is_some());
+        deletes && is_for_us && is_of_class && is_live && !is_other
+    };
+    let of_age = |rule: &str| match within(rule, "Age") {
+        Some(days) => format!("a lifecycle rule of the bucket deletes objects after {days} days"),
+        None => "a lifecycle rule of the bucket deletes objects".to_owned(),
+    };
+    rules.find(|rule| is_harm(rule)).map(of_age)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_of_google_counts_that_deletes_objects_of_the_disk() {
+        const DELETE: &str = "<Action><Delete/></Action>";
+        let of = |action: &str, conditions: &str| {
+            let rule = format!("<Rule>{action}<Condition>{conditions}</Condition></Rule>");
+            let other = "<Rule><Action><AbortIncompleteMultipartUpload/></Action><Condition>\
+                         <Age>7</Age></Condition></Rule>";
+            let text = format!("<LifecycleConfiguration>{other}{rule}</LifecycleConfiguration>");
+            harm_of_google(&text, "pools/tank")
+        };
+        let prefix = |prefix: &str| format!("<MatchesPrefix>{prefix}</MatchesPrefix>");
+        let found = of(DELETE, "<Age>30</Age>").unwrap();
+        assert!(found.contains("deletes objects after 30 days"), "{found}");
+        for ours in ["pools", "pools/tank/", "pools/tank/log/"] {
+            let both = format!("<Age>1</Age>{}{}", prefix("other/"), prefix(ours));
+            assert!(of(DELETE, &both).is_some(), "{ours}");
+        }
+        for other in ["pools/tank2", "logs/"] {
+            assert_eq!(of(DELETE, &format!("<Age>1</Age>{}", prefix(other))), None, "{other}");
+        }
+        assert!(of(DELETE, "<IsLive>true</IsLive>").is_some());
+        for harmless in [
+            "<Age>1</Age><IsLive>false</IsLive>",
+            "<NumberOfNewerVersions>3</NumberOfNewerVersions>",
+            "<Age>1</Age><MatchesStorageClass>NEARLINE</MatchesStorageClass>",
+            "<Age>1</Age><MatchesSuffix>.tmp</MatchesSuffix>",
+        ] {
+            assert_eq!(of(DELETE, harmless), None, "{harmless}");
+        }
+        let archive = "<Action><SetStorageClass>ARCHIVE</SetStorageClass></Action>";
+        assert_eq!(of(archive, "<Age>1</Age>"), None);
+        assert_eq!(harm_of_google("<LifecycleConfiguration/>", "pools/tank"), None);
+    }
 
     fn rule(status: &str, filter: &str, action: &str) -> String {
         format!("<Rule><ID>r</ID><Status>{status}</Status>{filter}{action}</Rule>")

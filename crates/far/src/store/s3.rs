@@ -4,12 +4,12 @@
 //! rule `~/.aws/credentials`), or from the machine in the cloud that this runs on, in this order.
 
 use super::credentials;
-use super::http::{CONNECTING, client_options, connector, is_plain, no_retries};
+use super::http::{CONNECTING, client_options, connector, is_plain, no_retries, text_of};
 use crate::name::Bucket;
 use object_store::aws::{
     AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsAuthorizer, S3ConditionalPut,
 };
-use object_store::client::{HttpConnector as _, HttpRequest, HttpRequestBody};
+use object_store::client::{HttpRequest, HttpRequestBody};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
 use std::io;
@@ -51,13 +51,7 @@ pub(super) async fn lifecycle(bucket: &Bucket) -> Option<String> {
     let region = region.unwrap_or_else(|| REGION.to_owned());
     let signer = AwsAuthorizer::new(&credential, "s3", &region);
     signer.try_authorize(&mut request, None).ok()?;
-    let http = connector().connect(&client_options(endpoint.as_deref())).ok()?;
-    let answer = http.execute(request).await.ok()?;
-    if !answer.status().is_success() {
-        return None;
-    }
-    let text = answer.into_body().bytes().await.ok()?;
-    String::from_utf8(text.to_vec()).ok()
+    text_of(request, endpoint.as_deref()).await
 }
 
 /// What the name and the environment say of a bucket, and where its server is if they say that.
