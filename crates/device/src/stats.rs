@@ -179,6 +179,9 @@ pub struct StoreUsage {
     pub takeovers: u64,
     /// Seconds for which it has been asked and has answered nothing, as it is now: no count.
     pub silent_secs: u64,
+    /// Bytes of garbage that are not collected, because their budget is used up, as it is now: no
+    /// count.
+    pub unpaid_bytes: u64,
 }
 
 impl StoreUsage {
@@ -194,6 +197,7 @@ impl StoreUsage {
             cache_failures: of(self.cache_failures, other.cache_failures),
             takeovers: of(self.takeovers, other.takeovers),
             silent_secs: self.silent_secs,
+            unpaid_bytes: self.unpaid_bytes,
         }
     }
 

@@ -17,6 +17,7 @@ fn far_disk(folder: &Path) -> PathBuf {
         target: 1 << 20,
         window: 8,
         is_fenced: true,
+        limit: None,
         made_by: "a test".to_owned(),
     };
     disk::create(&name, &is).unwrap();

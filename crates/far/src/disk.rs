@@ -1,7 +1,9 @@
 //! Disks in stores, by their names.
 
+use crate::is_bucket;
 use crate::lock;
-use crate::log::{self, CachePlace, open_error};
+use crate::log::{self, Budget, CachePlace, open_error};
+use crate::money::{Cost, Prices};
 use crate::name::{Name, Place};
 use crate::store::{DirStore, Store};
 use core::time::Duration;
@@ -13,7 +15,7 @@ use ondisk::hex;
 use rt::Rt;
 use std::env;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +38,13 @@ pub const WINDOW: u32 = 64;
 /// The folder for what was read from disks in stores, and the bytes that it may have of each.
 const CACHE: &str = "ZINC_CACHE";
 const CACHE_SIZE: &str = "ZINC_CACHE_SIZE";
+/// What collecting the garbage of each disk in a bucket may cost in a month, in dollars, and the
+/// file of prices.
+const GC_BUDGET: &str = "ZINC_GC_BUDGET";
+const PRICES: &str = "ZINC_PRICES";
+/// Bytes of a file of prices at most.
+const PRICES_MAX: u64 = 1 << 20;
+
 /// Bytes of the cache of a disk, unless the environment says otherwise.
 const CACHE_BYTES: u64 = 4 << 30;
 
@@ -102,7 +111,26 @@ fn options_with_cache(name: &Name) -> Options {
     let folder = env::var_os(CACHE).filter(|folder| !folder.is_empty());
     let cache = folder.zip(cache_bytes());
     let cache = cache.map(|(folder, bytes)| CachePlace { folder: folder.into(), bytes });
-    Options { cache, lacks_cache: lacks_cache().is_some(), seen: seen(name), ..options(name) }
+    Options {
+        cache,
+        lacks_cache: lacks_cache().is_some(),
+        seen: seen(name),
+        clean_budget: is_bucket(name.as_str()).then(clean_budget).flatten(),
+        ..options(name)
+    }
+}
+
+/// The budget that the environment names; nothing when it makes no sense: that costs least. Without
+/// the prices of its file they are Amazon's.
+fn clean_budget() -> Option<Budget> {
+    let text = env::var_os(GC_BUDGET).filter(|text| !text.is_empty())?;
+    let month = text.to_str().and_then(Cost::read).unwrap_or_default();
+    let prices = env::var_os(PRICES).filter(|file| !file.is_empty()).and_then(|file| {
+        let mut text = String::new();
+        File::open(file).ok()?.take(PRICES_MAX).read_to_string(&mut text).ok()?;
+        Prices::parse(&text).ok()
+    });
+    Some(Budget { month, prices: prices.unwrap_or_default() })
 }
 
 /// The folder in which this machine remembers pools for a user, and how far disks were: that of
@@ -152,6 +180,32 @@ fn size_of(text: &str) -> Option<u64> {
 
 fn patience(name: &Name) -> Duration {
     name.silence
+}
+
+/// A new disk of a size, in a store that keeps writers apart; its segments may take `limit` bytes.
+///
+/// # Errors
+/// Why there can be none.
+pub fn new_disk(size: u64, limit: Option<u64>) -> Result<Superblock, String> {
+    if size == 0 || !size.is_multiple_of(u64::from(SECTOR_BYTES)) {
+        return Err(format!("the size of a disk is a multiple of {SECTOR_BYTES} bytes"));
+    }
+    let least = Superblock::limit_least(size, SEGMENT_BYTES);
+    if limit.is_some_and(|limit| limit < least) {
+        return Err(format!(
+            "a limit for a disk of {size} bytes is at least {least}: its size, a quarter more for \
+             garbage, and 256 MiB"
+        ));
+    }
+    Ok(Superblock {
+        size,
+        sector: SECTOR_BYTES,
+        target: SEGMENT_BYTES,
+        window: WINDOW,
+        is_fenced: true,
+        made_by: format!("zinc {}", env!("CARGO_PKG_VERSION")),
+        limit,
+    })
 }
 
 /// Makes a new disk. The store is tried first when it is to keep writers apart.

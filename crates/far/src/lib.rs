@@ -20,6 +20,7 @@
 pub mod disk;
 mod lock;
 pub mod log;
+mod money;
 mod name;
 mod nbd;
 pub mod price;

@@ -111,6 +111,7 @@ fn small_disk() -> Superblock {
         target: 16 << 20,
         window: 4,
         is_fenced: true,
+        limit: None,
         made_by: String::new(),
     }
 }

@@ -32,6 +32,7 @@ impl Place {
             target: 1 << 20,
             window: 8,
             is_fenced: true,
+            limit: None,
             made_by: "a test".to_owned(),
         };
         disk::create(&place.name(), &is).unwrap();
@@ -178,6 +179,7 @@ fn one_program_of_a_machine_has_it() {
         target: 1 << 20,
         window: 8,
         is_fenced: true,
+        limit: None,
         made_by: String::new(),
     };
     assert_eq!(disk::create(&place.name(), &again), Err(DiskError::DiskExists));

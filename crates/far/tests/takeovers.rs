@@ -96,6 +96,7 @@ fn create(name: &str) -> ExitCode {
         target: 1 << 20,
         window: 4,
         is_fenced: true,
+        limit: None,
         made_by: String::new(),
     };
     disk::create(&parsed(name), &is).unwrap();

@@ -83,6 +83,10 @@ pub fn overview(host_info: &dyn HostInfo, found: &Overview, name: &FarName) -> S
             line("state", format!("{state}; writer {}, {} in the log", log.epoch, log.next - 1));
             let (live, kept) = (nicenum(log.live), nicenum(log.kept));
             line("used", format!("{live} in {} segments of {kept}, {used}% of them", log.segments));
+            if let Some(limit) = found.is.limit {
+                let (stored, limit) = (nicenum(log.stored), nicenum(limit));
+                line("limit", format!("{limit}, of which segments take {stored}"));
+            }
             line("map", format!("{} extents, {} of memory", log.extents, nicenum(log.map_memory)));
         }
         Err(_) => line("state", "cannot be opened".to_owned()),

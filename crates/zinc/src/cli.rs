@@ -28,6 +28,7 @@ Environment:
   ZINC_CACHE, ZINC_CACHE_SIZE  Folder that keeps what was read from stores of objects, and the
                                most that each disk takes there [default: 4G]
   ZINC_PRICES                  File of prices for `zinc far cost`
+  ZINC_GC_BUDGET               Dollars that garbage collection of a bucket may cost in a month
   ZPOOL_IMPORT_PATH            Folders in which `zpool import` looks, with : between them")]
 pub struct Cli {
     /// The verb.

@@ -29,6 +29,7 @@ pub fn make_disk(name: &str, size: u64) -> FarName {
         target: 1 << 20,
         window: 8,
         is_fenced: true,
+        limit: None,
         made_by: String::from("a test"),
     };
     disk::create(&name, &is).unwrap();

@@ -16,7 +16,7 @@ use device::{ErrorKind, WriteDone};
 use parking_lot::Mutex;
 use rt::Condvar;
 use std::fs::File;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// A disk that is open.
@@ -33,6 +33,8 @@ pub(super) struct Core {
     pub(super) is_forgetting: AtomicBool,
     /// It should have a cache, which cannot be used.
     pub(super) lacks_cache: bool,
+    /// Bytes of garbage that wait for money, as it is now.
+    pub(super) unpaid: AtomicU64,
     /// The writer that has taken the disk over, once the store has said who that is.
     pub(super) taken_by: OnceLock<String>,
     pub(super) state: Mutex<State>,
@@ -96,6 +98,7 @@ impl Core {
             recent,
             is_forgetting: AtomicBool::new(false),
             lacks_cache,
+            unpaid: AtomicU64::new(0),
             taken_by: OnceLock::new(),
             state: Mutex::new(state),
             changed,
@@ -125,6 +128,18 @@ impl Core {
     /// Bytes of a sector.
     pub(super) fn sector(&self) -> u64 {
         u64::from(self.volume.is.sector)
+    }
+
+    /// Sectors that all segments may take when something is written. Beyond them is room for what
+    /// is moved while garbage is collected, and for the map.
+    pub(super) fn stored_max(&self) -> u64 {
+        let limit = self.limit();
+        limit - (limit - self.volume.sectors()) / 4
+    }
+
+    /// The limit in sectors.
+    pub(super) fn limit(&self) -> u64 {
+        self.volume.is.limit.map_or(u64::MAX, |limit| limit / self.sector())
     }
 }
 

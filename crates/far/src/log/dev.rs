@@ -4,7 +4,7 @@ use super::DiskError;
 use super::cache::Cache;
 use super::core::{Core, Phase, error_kind, write_reply};
 use super::format::Superblock;
-use super::gc::{Collected, KEPT};
+use super::gc::Collected;
 use super::listed::{checkpoint_list, numbers};
 use super::options::Options;
 use super::probe::{Fence, TRIALS, probe_with};
@@ -26,6 +26,7 @@ use device::{
 use rt::Rt;
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Smallest sector that is stated: smaller writes make longer maps.
 const SECTOR_SAID: u32 = 4096;
@@ -131,6 +132,7 @@ impl LogDevice {
         StoreUsage {
             cache_failures: u64::from(has_failed),
             takeovers: u64::from(is_fenced),
+            unpaid_bytes: self.core.unpaid.load(Relaxed),
             ..self.core.client.usage()
         }
     }
@@ -150,7 +152,7 @@ impl LogDevice {
         let core = &self.core;
         let collected = core.with_memory(|memory| {
             memory.last = core.checkpoint(memory.last)?;
-            core.collect(memory)
+            core.collect(memory, core.options.grace)
         });
         collected.unwrap_or_else(|| Ok(Collected::default()))
     }
@@ -162,20 +164,7 @@ impl LogDevice {
     /// What the store did.
     pub fn clean(&self, percent: u32, most: u64) -> Result<u64, DiskError> {
         let core = &self.core;
-        let moved = core.with_memory(|memory| {
-            let mut moved = 0;
-            while moved < most {
-                let Some(seq) = core.emptiest(memory, percent) else { break };
-                match core.clean(memory, seq)? {
-                    Some(bytes) if bytes > 0 => moved += bytes,
-                    // What is moved must count first.
-                    None => core.commit().map_err(|e| DiskError::Machine(e.to_string()))?,
-                    Some(_) => break,
-                }
-            }
-            Ok(moved)
-        });
-        moved.unwrap_or(Ok(0))
+        core.with_memory(|memory| core.clean_most(memory, percent, most)).unwrap_or(Ok(0))
     }
 
     /// Deletes what lies in the log and belongs to nothing; lists the whole log. Returns how many
@@ -193,16 +182,8 @@ impl LogDevice {
     /// # Errors
     /// What the store did.
     pub fn age(&self) -> Result<(), DiskError> {
-        for _ in 0..KEPT {
-            self.core.go_on().map_err(|kind| DiskError::Machine(kind.to_string()))?;
-            let core = &self.core;
-            let made = core.with_memory(|memory| -> Result<(), DiskError> {
-                memory.last = core.checkpoint(memory.last)?;
-                Ok(())
-            });
-            made.unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        let core = &self.core;
+        core.with_memory(|memory| core.age(memory)).unwrap_or(Ok(()))
     }
 
     /// It stops here, as if the power had failed: nothing more is asked or answered.
@@ -490,9 +471,13 @@ fn keep(core: &Arc<Core>) {
         let mut state = core.state.lock();
         loop {
             let since = state.writer.as_ref().map_or(0, |writer| writer.since);
+            let is_full = state.writer.as_ref().is_some_and(|writer| writer.is_full);
             let now = core.client.rt().now();
             if state.phase != Phase::Open {
                 return;
+            }
+            if is_full {
+                break;
             }
             let is_resting = rest_until.is_some_and(|until| now < until);
             if !is_resting && (since >= core.options.checkpoint_every || rest_until.is_some()) {
@@ -506,7 +491,8 @@ fn keep(core: &Arc<Core>) {
         drop(state);
         let done = core.with_memory(|memory| core.maintain(memory)).unwrap_or(Err(DiskError::Gone));
         core.remember();
-        let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0);
+        let is_unpaid = core.unpaid.load(Relaxed) > 0;
+        let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0) && !is_unpaid;
         rest_until = (!may_rest).then(|| core.client.rt().now() + REST);
     }
 }

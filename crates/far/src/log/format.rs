@@ -25,6 +25,8 @@ pub const PIECE_MAX: usize = 1 << 20;
 const MAGIC: [u8; 8] = *b"zincfar\x01";
 const HASHED: usize = HEADER_BYTES - 32;
 const TEXT_MAX: usize = 255;
+/// Segments for which a limit has room beside a disk that is full.
+const LIMIT_SEGMENTS: u64 = 16;
 
 /// A hash by BLAKE3.
 pub type Hash = [u8; 32];
@@ -288,9 +290,17 @@ pub struct Superblock {
     pub is_fenced: bool,
     /// The program that made it.
     pub made_by: String,
+    /// Bytes of segments that there are at most, dead ones as well; `None`: any number.
+    pub limit: Option<u64>,
 }
 
 impl Superblock {
+    /// The lowest limit of a disk: all of it, what is dead between it, and what is being moved.
+    #[must_use]
+    pub fn limit_least(size: u64, target: u32) -> u64 {
+        size.saturating_add(size / 4).saturating_add(LIMIT_SEGMENTS * u64::from(target))
+    }
+
     /// The body of its object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -299,6 +309,9 @@ impl Superblock {
             out.extend(number.to_le_bytes());
         }
         put_text(&mut out, &self.made_by);
+        if let Some(limit) = self.limit {
+            out.extend(limit.to_le_bytes());
+        }
         out
     }
 
@@ -319,6 +332,11 @@ impl Superblock {
                 _ => return Err(Damage("it is of a later version")),
             },
             made_by: fields.text()?,
+            limit: match fields.0.len() {
+                0 => None,
+                8 => Some(fields.u64()?),
+                _ => return Err(Damage("it is of a later version")),
+            },
         };
         let sector = u64::from(found.sector);
         if !found.sector.is_power_of_two() || !(512..=65536).contains(&found.sector) {
@@ -330,6 +348,10 @@ impl Superblock {
         }
         if u64::from(found.target) < sector || found.target > 64 << 20 {
             return Err(Damage("its segment size is out of range"));
+        }
+        let least = Self::limit_least(found.size, found.target);
+        if found.limit.is_some_and(|limit| limit < least) {
+            return Err(Damage("its limit is out of range"));
         }
         match (1..=1024).contains(&found.window) {
             true => Ok(found),
@@ -750,9 +772,18 @@ mod tests {
             window: 64,
             is_fenced: true,
             made_by,
+            limit: None,
         };
         assert_eq!(Superblock::decode(&is.encode()), Ok(is.clone()));
+        let least = Superblock::limit_least(is.size, is.target);
+        let limited = |limit| Superblock { limit: Some(limit), ..is.clone() };
+        let longer = limited(least).encode();
+        assert_eq!(Superblock::decode(&longer), Ok(limited(least)));
+        // One without a limit is as it always was.
+        assert_eq!(longer[..longer.len() - 8], is.encode());
+        assert!(Superblock::decode(&[longer, vec![0]].concat()).is_err());
         for wrong in [
+            limited(least - 1),
             Superblock { size: 0, ..is.clone() },
             Superblock { size: 5000, ..is.clone() },
             Superblock { sector: 4095, ..is.clone() },

@@ -10,6 +10,7 @@ use super::format::{
     epoch_name, number_of, pages_name, pages_of, segment_name,
 };
 use super::listed::checkpoints;
+use super::map::Segment;
 use super::probe::TRIALS;
 use super::replay::{places, root};
 use super::takeover::WRITERS_KEPT;
@@ -17,12 +18,16 @@ use super::write::move_of;
 use super::writer::{Memory, Piece, Writer};
 use crate::store::client::Urgency;
 use crate::store::{Request, Response, StoreError};
+use core::time::Duration;
 use device::{ErrorKind, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Checkpoints that are kept. The newest would do; the others are for the case that it is damaged.
 pub(super) const KEPT: usize = 3;
+/// Where there is no room, segments of which less than this is alive are moved, in percent.
+const WORTH_MOVING: u32 = 95;
 /// Deletes that are asked for at once.
 const AT_ONCE: usize = 64;
 
@@ -41,9 +46,19 @@ pub struct Collected {
     pub waiting: u64,
 }
 
+/// Something lives in a segment, and that is less than `percent`.
+fn is_sparse(segment: &Segment, percent: u32) -> bool {
+    let (live, sectors) = (u64::from(segment.live), u64::from(segment.sectors));
+    live > 0 && live * 100 < sectors * u64::from(percent)
+}
+
 impl Core {
-    /// Deletes what is not needed any more.
-    pub(super) fn collect(&self, memory: &mut Memory) -> Result<Collected, DiskError> {
+    /// Deletes what is not needed any more, when it was not for a time.
+    pub(super) fn collect(
+        &self,
+        memory: &mut Memory,
+        grace: Duration,
+    ) -> Result<Collected, DiskError> {
         let mut done = Collected::default();
         let all = self.own_checkpoints()?;
         let (old, kept) = all.split_at(all.len().saturating_sub(KEPT));
@@ -66,7 +81,7 @@ impl Core {
         memory.since = first;
         let is_due = |seq: &u64| {
             let since = memory.since.get(seq).copied().unwrap_or(now);
-            now.saturating_sub(since) >= self.options.grace
+            now.saturating_sub(since) >= grace
         };
         let (due, waiting): (Vec<_>, Vec<_>) = dead.into_iter().partition(|(seq, _)| is_due(seq));
         done.waiting = waiting.len() as u64;
@@ -199,12 +214,18 @@ impl Core {
         let writer = state.writer.as_ref()?;
         let (lowest, next) = (writer.lowest(), writer.next);
         let of = state.index.segments().filter(|(seq, s)| {
-            let is_sparse = u64::from(s.live) * 100 < u64::from(s.sectors) * u64::from(percent);
             let counts = *seq < lowest && *seq != next;
-            s.live > 0 && is_sparse && counts && !memory.damaged.contains(seq)
+            is_sparse(s, percent) && counts && !memory.damaged.contains(seq)
         });
         of.min_by_key(|(_, s)| u64::from(s.live) * 1000 / u64::from(s.sectors).max(1))
             .map(|(seq, _)| seq)
+    }
+
+    /// Bytes that are dead in segments of which less than `percent` is alive.
+    fn garbage(&self, percent: u32) -> u64 {
+        let state = self.state.lock();
+        let sparse = state.index.segments().filter(|(_, s)| is_sparse(s, percent));
+        sparse.map(|(_, s)| u64::from(s.sectors - s.live)).sum::<u64>() * self.sector()
     }
 
     /// Moves what lives in a segment to the end of the log; returns the bytes, or `None` when there
@@ -220,6 +241,9 @@ impl Core {
             None => return Ok(Some(0)),
         };
         let whole = Request::Get { name: name.clone(), from: 0, len };
+        if let Some(budget) = &self.options.clean_budget {
+            memory.purse.pay(budget, len, self.client.rt().now());
+        }
         let Response::Bytes(bytes) = self.client.call(Urgency::Later, whole)? else {
             return Err(StoreError::Other("the answer has no data".to_owned()).into());
         };
@@ -294,21 +318,109 @@ impl Core {
         Some(result)
     }
 
+    /// Moves what is alive in segments of which less than a percentage is alive, up to a number of
+    /// bytes; returns the bytes that were moved.
+    pub(super) fn clean_most(
+        self: &Arc<Self>,
+        memory: &mut Memory,
+        percent: u32,
+        most: u64,
+    ) -> Result<u64, DiskError> {
+        let mut moved = 0;
+        while moved < most {
+            let Some(seq) = self.emptiest(memory, percent) else { break };
+            match self.clean(memory, seq)? {
+                Some(bytes) if bytes > 0 => moved += bytes,
+                // What is moved must count first.
+                None => self.commit().map_err(|e| DiskError::Machine(e.to_string()))?,
+                Some(_) => break,
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Writes segments without changes and checkpoints, so that what is dead now is so in all
+    /// checkpoints that are kept.
+    pub(super) fn age(self: &Arc<Self>, memory: &mut Memory) -> Result<(), DiskError> {
+        for _ in 0..KEPT {
+            self.go_on().map_err(|kind| DiskError::Machine(kind.to_string()))?;
+            memory.last = self.checkpoint(memory.last)?;
+        }
+        Ok(())
+    }
+
+    /// Sectors that segments take, and whether a write waits for there to be fewer.
+    fn stored(&self) -> (u64, bool) {
+        let state = self.state.lock();
+        let is_full = state.writer.as_ref().is_some_and(|writer| writer.is_full);
+        (state.index.stored(), is_full)
+    }
+
+    /// Makes room on a disk whose segments take as many bytes as they may. What is dead goes at
+    /// once, even if readers without a pin still use it; then what is moved is as much as has
+    /// room beside it. A write that still has none, because of pins, is refused.
+    fn make_room(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, DiskError> {
+        let (max, limit) = (self.stored_max(), self.limit());
+        let enough = max - (max - self.volume.sectors()) / 4;
+        // The rest is for the map, and what a segment has too much.
+        let most = max + (limit - max) / 2;
+        let (first, _) = self.stored();
+        let (mut done, mut before) = (Collected::default(), u64::MAX);
+        loop {
+            self.age(memory)?;
+            let collected = self.collect(memory, Duration::ZERO)?;
+            done.segments += collected.segments;
+            done.bytes += collected.bytes;
+            done.others += collected.others;
+            let (stored, _) = self.stored();
+            if stored <= enough || stored >= before || self.state.lock().phase != Phase::Open {
+                break;
+            }
+            before = stored;
+            let room = most.saturating_sub(stored) * self.sector();
+            match self.clean_most(memory, WORTH_MOVING, room)? {
+                0 => break,
+                moved => done.moved += moved,
+            }
+        }
+        self.pump();
+        // One for which there is a little room has it next time.
+        if let (stored, true) = self.stored()
+            && stored >= first
+        {
+            self.refuse_full();
+        }
+        Ok(done)
+    }
+
     /// What a writer does while it has time: a checkpoint when the log has become long, then what
-    /// may be deleted, then what is worth moving.
+    /// may be deleted, then what is worth moving. And what it does when there is no room.
     pub(super) fn maintain(self: &Arc<Self>, memory: &mut Memory) -> Result<Collected, DiskError> {
+        if let (_, true) = self.stored() {
+            let made = self.make_room(memory);
+            if made.is_err() {
+                self.refuse_full();
+            }
+            return made;
+        }
         let since = self.state.lock().writer.as_ref().map_or(0, |writer| writer.since);
-        let mut done = Collected::default();
+        let (mut done, grace) = (Collected::default(), self.options.grace);
         if since >= self.options.checkpoint_every {
             memory.last = self.checkpoint(memory.last)?;
-            done = self.collect(memory)?;
+            done = self.collect(memory, grace)?;
             done.others += self.sweep_in_time(memory)?;
         } else if !memory.since.is_empty() {
-            done = self.collect(memory)?;
+            done = self.collect(memory, grace)?;
         }
         let mut budget = self.options.clean_bytes;
+        self.unpaid.store(0, Relaxed);
         while budget > 0 && self.state.lock().phase == Phase::Open {
             let Some(seq) = self.emptiest(memory, self.options.clean_below) else { break };
+            let now = self.client.rt().now();
+            if self.options.clean_budget.as_ref().is_some_and(|b| !memory.purse.has_some(b, now)) {
+                self.unpaid.store(self.garbage(self.options.clean_below), Relaxed);
+                break;
+            }
             match self.clean(memory, seq)? {
                 // What was moved counts as living there until the move is sealed.
                 Some(moved) if moved > 0 => {

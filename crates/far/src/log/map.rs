@@ -26,11 +26,22 @@ pub(super) struct Segment {
     pub(super) death: u64,
 }
 
+impl Segment {
+    /// Sectors that its object takes.
+    fn taken(&self, sector: u32) -> u64 {
+        u64::from(self.sectors) + u64::from(self.payload.div_ceil(sector.max(1)))
+    }
+}
+
 /// The map and the segments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     map: BTreeMap<u64, (u32, Location)>,
     segments: BTreeMap<u64, Segment>,
+    /// Sectors that the objects of all segments take.
+    stored: u64,
+    /// Bytes of a sector.
+    sector: u32,
     /// Sectors of a page.
     page: u64,
     /// Pages that changed since they were written.
@@ -41,7 +52,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new(sector: u32) -> Self {
-        Self { page: PAGE_BYTES / u64::from(sector), ..Self::default() }
+        Self { page: PAGE_BYTES / u64::from(sector), sector, ..Self::default() }
     }
 
     /// The index of a checkpoint, without its map yet.
@@ -49,7 +60,9 @@ impl Index {
         let mut index = Self::new(sector);
         for SegmentRef { seq, payload, sectors, death } in &root.segments {
             let (payload, sectors, death) = (*payload, *sectors, *death);
-            index.segments.insert(*seq, Segment { payload, sectors, live: 0, death });
+            let segment = Segment { payload, sectors, live: 0, death };
+            index.stored += segment.taken(sector);
+            index.segments.insert(*seq, segment);
         }
         index.written = root.pages.iter().map(|page| (page.page, *page)).collect();
         index
@@ -81,14 +94,17 @@ impl Index {
     /// A segment has all its entries; its payload begins at this byte of its object.
     pub(super) fn end(&mut self, seq: u64, payload: u32) {
         if let Some(segment) = self.segments.get_mut(&seq) {
+            self.stored -= segment.taken(self.sector);
             segment.payload = payload;
+            self.stored += segment.taken(self.sector);
             segment.death = if segment.live == 0 { seq } else { 0 };
         }
     }
 
     /// Takes a segment that was deleted, or never came to be, off.
     pub(super) fn forget(&mut self, seq: u64) {
-        self.segments.remove(&seq);
+        let segment = self.segments.remove(&seq);
+        self.stored -= segment.map_or(0, |segment| segment.taken(self.sector));
     }
 
     /// Does what an entry of segment `seq`, the last that has begun, says.
@@ -111,6 +127,7 @@ impl Index {
         }
         if let Some(segment) = self.segments.get_mut(&seq) {
             segment.sectors = segment.sectors.saturating_add(entry.payload());
+            self.stored += u64::from(entry.payload());
         }
     }
 
@@ -216,6 +233,11 @@ impl Index {
     /// Sectors that have something in them.
     pub(super) fn live_sectors(&self) -> u64 {
         self.segments.values().map(|segment| u64::from(segment.live)).sum()
+    }
+
+    /// Sectors that the objects of all segments take, of dead ones as well.
+    pub(super) fn stored(&self) -> u64 {
+        self.stored
     }
 
     /// The segments with life in them, and the sectors of their payloads. The others are deleted,
@@ -348,6 +370,8 @@ mod tests {
                 let live = plain.values().filter(|to| to.seq == own).count();
                 assert_eq!((live, live == 0), (segment.live as usize, segment.death != 0), "{own}");
             }
+            let stored: u64 = index.segments().map(|(_, s)| u64::from(s.sectors) + 8).sum();
+            assert_eq!(stored, index.stored());
         }
         // What is written page by page is the whole map.
         let pages = index.take_changed();

@@ -77,6 +77,7 @@ mod listed;
 mod map;
 mod options;
 mod probe;
+mod purse;
 mod put;
 mod read;
 mod recent;
@@ -105,6 +106,7 @@ pub use dev::{LogDevice, any_object, has_disk, superblock};
 pub use gc::Collected;
 pub use options::Options;
 pub use probe::{Fence, probe};
+pub use purse::Budget;
 pub use seen::Mark;
 pub use tool::{LogState, Overview, PinInfo, WriterInfo, pin, unpin};
 

@@ -2,6 +2,7 @@
 
 use super::cache::CachePlace;
 use super::format::WriterId;
+use super::purse::Budget;
 use core::time::Duration;
 use std::path::PathBuf;
 
@@ -22,6 +23,8 @@ pub struct Options {
     pub clean_below: u32,
     /// Bytes that are moved at a time, at most.
     pub clean_bytes: u64,
+    /// What moving them may cost; `None`: it is not counted.
+    pub clean_budget: Option<Budget>,
     /// How often the whole log is listed for objects that belong to nothing, while it grows.
     pub sweep_every: Duration,
     /// A thread makes checkpoints and collects garbage.
@@ -46,6 +49,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             clean_below: 40,
             clean_bytes: 256 << 20,
+            clean_budget: None,
             sweep_every: Duration::from_secs(24 * 3600),
             is_tended: true,
             who: WriterId { host: String::new(), pid: std::process::id() },

@@ -163,6 +163,7 @@ mod tests {
                 target: 1 << 20,
                 window: 4,
                 is_fenced: true,
+                limit: None,
                 made_by: String::new(),
             };
             LogDevice::create(store.clone(), rt, &is, PATIENCE).unwrap();

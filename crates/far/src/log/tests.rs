@@ -34,6 +34,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use tempfile::TempDir;
 
+mod limit;
 mod lost;
 mod scripted;
 mod trips;
@@ -459,6 +460,7 @@ fn small_disk(window: u64) -> Superblock {
         target: 4 * SECTOR as u32,
         window: window as u32,
         is_fenced: true,
+        limit: None,
         made_by: String::new(),
     }
 }

@@ -75,6 +75,8 @@ pub struct LogState {
     pub kept: u64,
     /// Those segments.
     pub segments: u64,
+    /// Bytes of all objects of segments, with those that are dead and not deleted.
+    pub stored: u64,
     /// Extents of the map.
     pub extents: u64,
     /// Memory that the map takes, in bytes.
@@ -181,6 +183,7 @@ impl LogState {
             live: state.index.live_sectors() * sector,
             kept: kept * sector,
             segments,
+            stored: state.index.stored() * sector,
             extents,
             map_memory,
         }

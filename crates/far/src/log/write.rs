@@ -41,16 +41,17 @@ impl Core {
             target: u64::from(self.volume.is.target),
             window: u64::from(self.volume.is.window),
             uncounted_max: self.options.uncounted_max,
+            stored_max: self.stored_max(),
             time: seconds(self.client.rt()),
         };
         writer.pump(&bounds, index, &mut work);
-        let is_long = writer.since >= self.options.checkpoint_every;
+        let is_wanted = writer.is_full || writer.since >= self.options.checkpoint_every;
         let settled = writer.settled();
         drop(state);
         if let (Some(cache), Some(note)) = (&self.cache, settled) {
             cache.note(note);
         }
-        if is_long {
+        if is_wanted {
             self.keeper.notify_all();
         }
         for Sealed { seq, body } in work.sealed {
@@ -114,6 +115,10 @@ impl Core {
         // Within the call that submits it, a write may be told at once.
         let done = self.with_writer_unanswered(state, |writer| writer.backlog.extend(pieces));
         done.into_iter().flat_map(|((), reply)| reply).for_each(|reply| reply(Ok(())));
+        if !self.options.is_tended {
+            // No thread makes room.
+            self.refuse_full();
+        }
     }
 
     /// Moves living bytes to the end of the log, as far as they still are where they were; false
@@ -121,12 +126,27 @@ impl Core {
     pub(super) fn move_pieces(self: &Arc<Self>, pieces: Vec<Piece>) -> bool {
         let state = self.state.lock();
         let has_room = state.writer.as_ref().is_some_and(|writer| {
-            writer.backlog.is_empty() && writer.uncounted <= self.options.uncounted_max / 2
+            let is_free = writer.backlog.is_empty() || writer.is_full;
+            is_free && writer.uncounted <= self.options.uncounted_max / 2
         });
         if state.phase != Phase::Open || !has_room {
             return false;
         }
-        self.with_writer(state, |writer| writer.backlog.extend(pieces)).is_some()
+        // Before what waits for the room that they make.
+        let put = |writer: &mut Writer| {
+            pieces.into_iter().rev().for_each(|piece| writer.backlog.push_front(piece));
+        };
+        self.with_writer(state, put).is_some()
+    }
+
+    /// Refuses what waits for room.
+    pub(super) fn refuse_full(&self) {
+        let mut state = self.state.lock();
+        let full = state.writer.as_mut().filter(|writer| writer.is_full);
+        let Some(waiting) = full.map(Writer::refuse) else { return };
+        drop(state);
+        let full = Err(ErrorKind::Io { errno: libc::ENOSPC });
+        self.answers.push(move || waiting.into_iter().for_each(|reply| reply(full)));
     }
 
     /// Waits until everything that is done counts.
@@ -178,6 +198,12 @@ impl Core {
                 return Err(kind);
             }
             let Some(writer) = &state.writer else { return Ok(()) };
+            if writer.is_full {
+                // No thread makes room any more.
+                drop(state);
+                self.refuse_full();
+                continue;
+            }
             let is_empty = writer.backlog.is_empty() && writer.open.entries.is_empty();
             if is_empty && writer.settled().is_some() {
                 // Nothing comes behind it, and everything before it counts.

@@ -5,14 +5,16 @@
 //!        (backlog)      reads come from here and there            from the store
 //! ```
 //!
-//! Pieces wait while too much does not count yet. A segment is sealed when it is full, or when
-//! a caller waits for it, and a place within the window is free.
+//! Pieces wait while too much does not count yet, and while segments have as many bytes as they
+//! may (then garbage has to go first: `gc`). A segment is sealed when it is full, or when a caller
+//! waits for it, and a place within the window is free.
 
 use super::format::{
     Change, ENTRIES_MAX, Entry, Extent, HEADER_BYTES, Hash, Header, Kind, MOVED, SegmentRef, Uuid,
     encode_table, payload_start,
 };
 use super::map::Index;
+use super::purse::Purse;
 use super::takeover::Owner;
 use core::time::Duration;
 use device::{AlignedBuf, ErrorKind, Shared};
@@ -32,6 +34,8 @@ pub(super) struct Memory {
     pub(super) last: u64,
     /// When it was last looked for what belongs to nothing.
     pub(super) swept: Option<Duration>,
+    /// What there is to pay with for what is moved.
+    pub(super) purse: Purse,
 }
 
 /// The bounds that a writer keeps, and what stands in the headers that it makes.
@@ -44,6 +48,8 @@ pub(super) struct Bounds {
     pub(super) window: u64,
     /// Bytes that do not count yet at most.
     pub(super) uncounted_max: u64,
+    /// Sectors of all segments at which no more data is taken.
+    pub(super) stored_max: u64,
     /// Seconds since 1970.
     pub(super) time: u64,
 }
@@ -63,6 +69,8 @@ pub(super) struct Writer {
     /// Bytes of them and of the open segment.
     pub(super) uncounted: u64,
     pub(super) backlog: VecDeque<Piece>,
+    /// The first of them waits until there are fewer bytes in segments.
+    pub(super) is_full: bool,
     /// A checkpoint is to be made at the end of the open segment, and what it found there.
     pub(super) wants_snapshot: bool,
     pub(super) snapshot: Option<Snapshot>,
@@ -164,6 +172,7 @@ impl Writer {
             pending: BTreeMap::new(),
             uncounted: 0,
             backlog: VecDeque::new(),
+            is_full: false,
             wants_snapshot: false,
             snapshot: None,
             since: owner.state.since,
@@ -193,6 +202,12 @@ impl Writer {
     pub(super) fn give_up(&mut self) -> Vec<WriteReply> {
         self.pending.clear();
         self.open = Open::default();
+        self.refuse()
+    }
+
+    /// Forgets what waits, and returns it.
+    pub(super) fn refuse(&mut self) -> Vec<WriteReply> {
+        self.is_full = false;
         self.backlog.drain(..).filter_map(|piece| piece.reply).collect()
     }
 
@@ -207,6 +222,7 @@ impl Writer {
 
     /// Takes what may be taken from the backlog, and seals what may be sealed.
     pub(super) fn pump(&mut self, bounds: &Bounds, index: &mut Index, work: &mut Work) {
+        self.is_full = false;
         loop {
             let is_full =
                 self.open.payload.bytes >= bounds.target || self.open.entries.len() >= ENTRIES_MAX;
@@ -222,6 +238,12 @@ impl Writer {
             }
             let Some(piece) = self.backlog.front() else { return };
             let bytes: u64 = piece.parts.iter().map(|part| part.len() as u64).sum();
+            // What is moved makes room in the end, and trims take none.
+            let is_data = piece.entry.change == Change::Data;
+            if is_data && index.stored() + u64::from(piece.entry.sectors) > bounds.stored_max {
+                self.is_full = true;
+                return;
+            }
             if self.uncounted > 0 && self.uncounted + bytes > bounds.uncounted_max {
                 // What counts makes room.
                 if self.is_wanted || self.open.entries.is_empty() {

@@ -187,6 +187,7 @@ impl Client {
             cache_failures: 0,
             takeovers: 0,
             silent_secs: self.silent_for().as_secs(),
+            unpaid_bytes: 0,
         }
     }
 

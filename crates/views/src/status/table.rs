@@ -99,8 +99,12 @@ impl View {
         let silent = v.store.map_or(0, |store| store.silent_secs);
         let silent = (silent >= SILENCE_TOLD)
             .then(|| format!("(its store has not answered for {silent} seconds)"));
+        let unpaid = v.store.map_or(0, |store| store.unpaid_bytes);
+        let unpaid = (unpaid > 0)
+            .then(|| format!("({} of garbage waits: ZINC_GC_BUDGET is used up)", nicenum(unpaid)));
         let remarks = v.remark.iter().map(remark).chain(refused);
-        let all: Vec<String> = remarks.chain(works).chain(cache).chain(silent).collect();
+        let all = remarks.chain(works).chain(cache).chain(silent).chain(unpaid);
+        let all: Vec<String> = all.collect();
         all.join("  ")
     }
 

@@ -10,9 +10,7 @@ use crate::session::Session;
 use crate::ui;
 use engine::Progress;
 use engine::config::LabelConfig;
-use engine::devices::disk::{
-    self, Collected, DiskError, LogDevice, SECTOR_BYTES, SEGMENT_BYTES, Superblock, WINDOW,
-};
+use engine::devices::disk::{self, Collected, DiskError, LogDevice};
 use engine::devices::price::Workload;
 use engine::devices::{FarName, WriteDeviceRef};
 use engine::pools::{DeviceCheck, DeviceRefusal};
@@ -43,12 +41,18 @@ pub enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "\
 What is not written takes no room: a disk may be much larger than what will be on it. The store is
-tried first: if it does not keep two writers apart, it is refused.")]
+tried first: if it does not keep two writers apart, it is refused.
+With a limit, garbage is collected sooner where there is no room, and writes wait for that. It is at
+least a quarter more than the size, and 256 MiB.")]
 pub struct Create {
     /// Accept a store that cannot keep two writers apart: there must never be more than one at a
     /// time
     #[arg(long)]
     single_writer: bool,
+    /// Let its objects take this many bytes at most, such as 15T, whatever is overwritten: fewer
+    /// than the quota of the bucket
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    limit: Option<u64>,
     /// The store: dir:///PATH, or a bucket as s3://BUCKET/PREFIX (or gs://, az://)
     #[arg(value_name = "STORE")]
     name: String,
@@ -267,19 +271,8 @@ fn claimed(
 impl Verb for Create {
     fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
         let name = named(&self.name)?;
-        let is = Superblock {
-            size: self.size,
-            sector: SECTOR_BYTES,
-            target: SEGMENT_BYTES,
-            window: WINDOW,
-            is_fenced: !self.single_writer,
-            made_by: format!("zinc {}", env!("CARGO_PKG_VERSION")),
-        };
-        if self.size == 0 || !self.size.is_multiple_of(u64::from(SECTOR_BYTES)) {
-            return Err(Failure::usage(format!(
-                "the size of a disk is a multiple of {SECTOR_BYTES} bytes"
-            )));
-        }
+        let mut is = disk::new_disk(self.size, self.limit).map_err(Failure::usage)?;
+        is.is_fenced = !self.single_writer;
         disk::create(&name, &is).map_err(|trouble| cannot("make", &name, &trouble))?;
         Ok(ExitCode::SUCCESS)
     }
