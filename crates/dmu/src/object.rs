@@ -285,6 +285,10 @@ impl Object {
         if let Some(set) = &self.objset.inner.live {
             set.access(self.number)?;
         }
+        self.read_one(blkid)
+    }
+
+    fn read_one(&self, blkid: u64) -> Result<Option<Arc<Block>>> {
         self.again(|| match self.locate(blkid)? {
             Located::Memory(b) => Ok(Settled(Some(b))),
             Located::Disk(bp) => {
@@ -426,7 +430,8 @@ impl Object {
     /// Reads the blocks of a range; `each` is given where one begins and its size, what was read,
     /// and how it is best copied.
     fn each_block(&self, offset: u64, bytes: u64, each: &mut EachBlock<'_>) -> Result<()> {
-        let bs = self.attrs().block_size();
+        let dnode = self.attrs();
+        let bs = dnode.block_size();
         if bs == 0 {
             return Err(self.error(ErrorKind::Tree("block size 0")));
         }
@@ -436,12 +441,18 @@ impl Object {
         let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
         let last = end.div_ceil(bs);
         let mut first = offset / bs;
-        let watch = self.read_ahead(first, last - first);
+        let watch = self.read_ahead(&dnode, first, last - first);
         // Where nothing is read ahead, this thread reads all that is not in the cache.
         let copying = if watch.is_some() { Copying::Whole } else { Copying::Pieces };
+        if last - first == 1 {
+            // Without the lists of a batch: of small reads they are much of the work.
+            let block = watched(watch.as_ref(), (1, bs), || self.read_one(first));
+            return each((first * bs, bs), block, copying);
+        }
         while first < last {
             let n = per_batch.min(last - first);
-            for (blkid, block) in self.read_watched(first, n, watch.as_ref()) {
+            let batch = (n, bs.saturating_mul(n));
+            for (blkid, block) in watched(watch.as_ref(), batch, || self.read_batch(first, n)) {
                 each((blkid * bs, bs), block, copying)?;
             }
             first += n;
@@ -451,9 +462,8 @@ impl Object {
 
     /// Says that a user reads these blocks, and has read what is likely to be read next. Returns
     /// what is to watch the read, where nothing is read ahead because that gains nothing.
-    fn read_ahead(&self, first: u64, blocks: u64) -> Option<(&ReadAhead, Arc<Lead>)> {
+    fn read_ahead(&self, dnode: &Dnode, first: u64, blocks: u64) -> Option<Watch<'_>> {
         let ahead = self.objset.store().ahead().filter(|_| self.is_of_users())?;
-        let dnode = self.attrs();
         let shape =
             Shape { block_bytes: dnode.block_size(), blocks: dnode.max_block.saturating_add(1) };
         let id = (self.objset.id(), self.number);
@@ -463,21 +473,6 @@ impl Object {
             ahead.send(Box::new(move || object.fetch(piece)));
         }
         Some((ahead, barren?))
-    }
-
-    /// [`Self::read_batch`], watched by what [`Self::read_ahead`] returned.
-    fn read_watched(
-        &self,
-        first: u64,
-        n: u64,
-        watch: Option<&(&ReadAhead, Arc<Lead>)>,
-    ) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
-        let read = || self.read_batch(first, n);
-        let bytes = self.dnode.block_size().saturating_mul(n);
-        match watch {
-            Some((ahead, barren)) => ahead.watch(barren, (n, bytes), read),
-            None => read(),
-        }
     }
 
     /// Reads a piece ahead. The read that wants a block that cannot be found reports it.
@@ -494,9 +489,9 @@ impl Object {
     /// Reads `n` data blocks from `first` in one submission.
     pub fn read_blocks(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
         let bytes = self.dnode.block_size().saturating_mul(n);
-        let watch = self.read_ahead(first, n);
+        let watch = self.read_ahead(&self.attrs(), first, n);
         // A batch that was read in part was read.
-        let read = || Ok(self.read_watched(first, n, watch.as_ref()));
+        let read = || Ok(watched(watch.as_ref(), (n, bytes), || self.read_batch(first, n)));
         self.counted(bytes, read).unwrap_or_default()
     }
 
@@ -651,6 +646,17 @@ impl Object {
             at = b + 1;
         }
         Ok(out)
+    }
+}
+
+/// What watches the reads of a stream that nothing is read ahead of.
+type Watch<'a> = (&'a ReadAhead, Arc<Lead>);
+
+/// Does a read of (blocks, bytes), watched by what [`Object::read_ahead`] returned.
+fn watched<T>(watch: Option<&Watch<'_>>, size: (u64, u64), read: impl FnOnce() -> T) -> T {
+    match watch {
+        Some((ahead, barren)) => ahead.watch(barren, size, read),
+        None => read(),
     }
 }
 

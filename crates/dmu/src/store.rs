@@ -475,6 +475,9 @@ impl BlockStore for CachedStore {
         blocks: &[(BlkPtr, Place)],
         key: Option<&Key>,
     ) -> Vec<zio::Result<Arc<Block>>> {
+        if let [(bp, place)] = blocks {
+            return vec![self.read(bp, *place, key)];
+        }
         let mut out: Vec<Option<zio::Result<Arc<Block>>>> = Vec::with_capacity(blocks.len());
         let mut wanted = Vec::new();
         let mut mine = Vec::new();

@@ -159,7 +159,7 @@ impl VdevTree {
     }
 
     /// The block with its parity lies within the vdev.
-    fn within(
+    pub(crate) fn within(
         &self,
         top: &Top,
         vdev: u32,

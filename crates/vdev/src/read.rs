@@ -9,9 +9,9 @@ use crate::block::{BlockRead, BlockResult, Scope, fill};
 use crate::error::ErrorKind;
 use crate::gather::{Gather, Pending, ReadFailure};
 use crate::locate::{Piece, Source};
-use crate::map::{Column as MapColumn, Stripe};
+use crate::map::{BLOCK_SIZE_MAX, Column as MapColumn, LABEL_START_SIZE, Stripe};
 use crate::queue::{IoClass, LATE_STEPS, LeafQueue};
-use crate::tree::VdevTree;
+use crate::tree::{Role, VdevTree};
 use device::AlignedBuf;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,8 +33,34 @@ impl VdevTree {
     /// Reads one block.
     #[must_use]
     pub fn read(&self, request: BlockRead<'_>) -> BlockResult {
-        let mut out = self.read_batch(vec![request], Scope::Data);
-        out.pop().unwrap_or_else(|| self.failed(&request, ErrorKind::OutOfMemory, Vec::new()))
+        self.read_alone(&request).unwrap_or_else(|| {
+            let mut out = self.read_cheaply(&[request]);
+            out.pop().unwrap_or_else(|| self.failed(&request, ErrorKind::OutOfMemory, Vec::new()))
+        })
+    }
+
+    /// Reads a block that lies in one piece on a device which has it, and which no other request
+    /// keeps waiting: on the calling thread, without the plan of a batch, whose lists take as much
+    /// processor time as the system takes for the read. `None`: it is not like that.
+    fn read_alone(&self, req: &BlockRead<'_>) -> Option<BlockResult> {
+        let (vdev, offset) = (req.dva.vdev(), req.dva.offset());
+        let top = self.tops.get(&vdev)?;
+        let node = self.nodes.get(top.node)?;
+        let has_it = matches!(node.role, Role::Leaf)
+            && node.device.is_some()
+            && !node.is_stale(req.birth)
+            && (1..=BLOCK_SIZE_MAX).contains(&req.size);
+        let queue = node.queue.as_ref().filter(|queue| has_it && !queue.pace.is_avoided())?;
+        self.within(top, vdev, offset, req.size, req.birth).ok()?;
+        let (at, len) = (offset.checked_add(LABEL_START_SIZE)?, usize::try_from(req.size).ok()?);
+        let read = queue.read_here(IoClass::SyncRead, at, len)?;
+        match read.ok().filter(|data| data.len() == len && (req.verify)(data)) {
+            Some(data) => Some(BlockResult { data: Ok(data), faults: Vec::new() }),
+            None => {
+                let pieces = self.locate(vdev, offset, req.size, req.birth).ok()?;
+                Some(self.read_thoroughly(req, pieces))
+            }
+        }
     }
 
     /// Reads blocks; the results are in the order of the requests.
