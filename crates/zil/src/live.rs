@@ -26,7 +26,9 @@
 //! was, and what is left before is written; or the promise waits for the txg.
 //!
 //! **Each thread writes its own large blocks** where it would only wait for the batches of others
-//! ([`Gather::ahead`]); for a thread alone they are under way while it writes its record.
+//! ([`Gather::ahead`]); for a thread alone they are under way while it writes its record. A block
+//! has its pointer before it is written, so its record does not wait for it: the batch does, before
+//! it is flushed.
 //!
 //! **One thread leads.** It takes all that is ready, packs it into blocks, has them written at the
 //! same time, and waits for a flush of its own; what came meanwhile is in the next batch, whose
@@ -99,6 +101,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use zio::UnsentBlock;
 
 /// Of a batch of more bytes all whole blocks are written to where they belong, and when more than
 /// this is left to be copied its promise waits for the txg: copied bytes are written twice, and the
@@ -424,25 +427,30 @@ impl IntentLog {
         if self.mode() == SyncMode::Disabled {
             return Ok(());
         }
-        self.write_ahead(object);
+        let block = self.begin_ahead(object);
+        // Its record is ready first: a batch that is made meanwhile takes it along, and is written
+        // beside the block, for which it waits before its flush.
         let ticket = self.ticket(object);
+        block.write_here();
         self.wait(ticket)
     }
 
-    /// Writes large blocks of what a caller is going to wait for, while others write their batch.
-    fn write_ahead(&self, object: Option<u64>) {
+    /// Begins to write large blocks of what a caller is going to wait for, while others write their
+    /// batch. A single one is the caller's to write.
+    fn begin_ahead(&self, object: Option<u64>) -> UnsentBlock {
         let ranges = {
             let mut state = self.state.lock();
             // What has no chain waits for its txg, which writes the blocks.
             if state.stage != Stage::Open || state.under_way.is_empty() {
-                return;
+                return UnsentBlock::default();
             }
             state.queue.take_ranges(object)
         };
-        if !ranges.is_empty() {
-            let data = self.data.lock().clone();
-            Gather::new(&*self.backend, data.as_deref(), self.bias()).ahead(&ranges);
+        if ranges.is_empty() {
+            return UnsentBlock::default();
         }
+        let data = self.data.lock().clone();
+        Gather::new(&*self.backend, data.as_deref(), self.bias()).ahead(&ranges)
     }
 
     /// The same without waiting: `then` is called when it is done, by a thread that must not wait.

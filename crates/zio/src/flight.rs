@@ -206,6 +206,8 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 pub(crate) struct Flow {
     state: Arc<Mutex<FlowState>>,
     changed: Condvar,
+    /// A block that a thread waits for has ended.
+    ended: Condvar,
 }
 
 struct FlowState {
@@ -214,6 +216,8 @@ struct FlowState {
     /// The same by txg, without those that have none: two or three at most.
     by_txg: BTreeMap<u64, u64>,
     waiting: usize,
+    /// The first addresses of blocks that threads wait for, once for each.
+    awaited: Vec<Dva>,
     /// First failure of each txg.
     errors: BTreeMap<u64, Error>,
     /// Writes that are parked, by txg, with the first failure.
@@ -262,9 +266,10 @@ impl FlowState {
 impl Flow {
     pub(crate) fn new(rt: &Rt, max: u64) -> Self {
         let (by_txg, errors) = (BTreeMap::new(), BTreeMap::new());
-        let parked = BTreeMap::new();
-        let state = FlowState { bytes: 0, max, by_txg, waiting: 0, errors, parked };
-        Self { state: Arc::new(Mutex::new(state)), changed: rt.condvar() }
+        let (parked, awaited) = (BTreeMap::new(), Vec::new());
+        let state = FlowState { bytes: 0, max, by_txg, waiting: 0, awaited, errors, parked };
+        let state = Arc::new(Mutex::new(state));
+        Self { state, changed: rt.condvar(), ended: rt.condvar() }
     }
 
     /// Waits for room and takes it. A block larger than all the room there is goes alone.
@@ -323,13 +328,17 @@ impl Flow {
         self.state.lock().parked.range(..=txg).next().is_some()
     }
 
-    pub(crate) fn leave(&self, txg: u64, bytes: u64) {
+    /// A write of the block at `key` has ended.
+    pub(crate) fn leave(&self, key: Dva, txg: u64, bytes: u64) {
         let mut state = self.state.lock();
         state.give(txg, bytes);
-        let waiting = state.waiting > 0;
+        let (waiting, is_awaited) = (state.waiting > 0, state.awaited.contains(&key));
         drop(state);
         if waiting {
             self.changed.notify_all();
+        }
+        if is_awaited {
+            self.ended.notify_all();
         }
     }
 
@@ -354,11 +363,13 @@ impl Flow {
 
     /// Waits until the block is not in flight: on its devices, or parked.
     pub(crate) fn wait_gone(&self, table: &Table, is_parked: impl Fn() -> bool, bp: &BlkPtr) {
-        let mut state = self.state.lock();
+        let (mut state, key) = (self.state.lock(), bp.dva(0));
         while table.standing(bp) == BlockState::InFlight && !is_parked() {
-            state.waiting += 1;
-            self.changed.wait(&mut state);
-            state.waiting -= 1;
+            state.awaited.push(key);
+            self.ended.wait(&mut state);
+            if let Some(at) = state.awaited.iter().position(|of| *of == key) {
+                state.awaited.swap_remove(at);
+            }
         }
     }
 

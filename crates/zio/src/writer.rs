@@ -192,7 +192,7 @@ impl UnsyncedCopy {
             }
         }
         // After the rest: a thread that waits for the flow finds everything told.
-        core.flow.leave(txg, bytes);
+        core.flow.leave(flight.bp.dva(0), txg, bytes);
     }
 
     /// The write of it, whose bytes have entered the flow.

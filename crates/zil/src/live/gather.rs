@@ -15,6 +15,7 @@ use dmu::EarlyWrite;
 use ondisk::BlkPtr;
 use ondisk::zil::{Body, TxType};
 use std::collections::{HashSet, VecDeque};
+use zio::UnsentBlock;
 
 /// Blocks up to this size go into the log as they are (`zfs_immediate_write_sz`).
 const COPIED_MAX: u64 = 32 << 10;
@@ -46,10 +47,12 @@ impl<'a> Gather<'a> {
 
     /// Writes those whole blocks of these (object, offset, length) that are written once to where
     /// they belong. Each thread that syncs does that with its own, at the same time as others,
-    /// before one of them leads: the batch then finds the pointers there. A single block is written
-    /// by the thread itself, which has nothing else to do.
-    pub(super) fn ahead(&self, ranges: &[(u64, u64, u64)]) {
-        let (Some(data), Some(most)) = (self.data, self.copied_max) else { return };
+    /// before one of them leads: the batch then finds the pointers there. A single block is
+    /// returned, for the thread to write it itself: it has nothing else to do.
+    pub(super) fn ahead(&self, ranges: &[(u64, u64, u64)]) -> UnsentBlock {
+        let (Some(data), Some(most)) = (self.data, self.copied_max) else {
+            return UnsentBlock::default();
+        };
         let blocks = |(object, offset, length): &(u64, u64, u64)| {
             let (object, size) = (*object, data.block_size(*object));
             let whole = match size > most {
@@ -60,12 +63,14 @@ impl<'a> Gather<'a> {
         };
         let all: Vec<(u64, u64)> = ranges.iter().flat_map(blocks).collect();
         let is_single = all.len() == 1;
+        let mut single = UnsentBlock::default();
         for (object, blkid) in all {
             let early = data.write_early(object, blkid, EarlyWrite::Ahead);
             if let Some((_, block)) = early.filter(|_| is_single) {
-                block.write_here();
+                single = block;
             }
         }
+        single
     }
 
     /// How much of a batch of more than [`LARGE`] bytes is copied at most. Of a block of which a
