@@ -5,7 +5,7 @@ use crate::errno::{FuseResult, OrErrno as _};
 use crate::kernel::{Errno, FileHandle, INodeNo};
 use crate::served::{Caller, Front};
 use crate::snapshots::InodeTarget;
-use engine::files::{CloneRange, FileKind, SetAttrs};
+use engine::files::{CloneRange, CopiedSnapshot, FileKind, SetAttrs};
 use nix::fcntl::{FallocateFlags, OFlag};
 
 /// Of a write: it comes out of the kernel's cache, where the end of the file was known.
@@ -106,11 +106,24 @@ impl Front {
     ) -> FuseResult<u32> {
         /// Bytes that one answer is given for.
         const LENGTH_MAX: u64 = 1 << 30;
-        let InodeTarget::Live(source) = self.of(from.0) else { return Err(Errno::EXDEV) };
+        let (source, snapshot) = match self.of(from.0) {
+            InodeTarget::Live(source) => (source, None),
+            InodeTarget::Within(slot, source) => (source, Some((self.snapshots()?, slot))),
+            _ => return Err(Errno::EXDEV),
+        };
         let (file, now) = (self.object(to.0)?, now());
         let length = length.min(LENGTH_MAX);
         let range = CloneRange { from: (source, from.1), to: (file, to.1), length };
-        let done = self.fs.clone_range(&range, now).or_errno()?;
+        let done = match snapshot {
+            None => self.fs.clone_range(&range, now),
+            Some((snapshots, slot)) => {
+                let files = snapshots.within(slot)?;
+                let durable = || snapshots.is_there(slot);
+                let snapshot = CopiedSnapshot { files: &files, durable: &durable };
+                self.fs.clone_snapshot_range(snapshot, &range, now)
+            }
+        };
+        let done = done.or_errno()?;
         if done > 0
             && caller.uid != 0
             && let Some(mode) = without_set_ids(&self.node(to.0)?)

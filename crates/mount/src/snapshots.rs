@@ -208,6 +208,13 @@ impl Snapshots {
         }
     }
 
+    /// The last durable txg, if one that was looked into is there after it.
+    pub(crate) fn is_there(&self, slot: usize) -> Option<u64> {
+        let durable = self.pool().ok()?.last_synced();
+        // A txg that ended since then has looked at it as well.
+        self.within(slot).is_ok().then_some(durable)
+    }
+
     /// The files of one that was looked into.
     pub(crate) fn within(&self, slot: usize) -> FuseResult<Filesystem> {
         let pool = self.pool()?;

@@ -5,11 +5,15 @@ use super::evacuate::set;
 use super::no_problems;
 use super::random::Bench;
 use super::random::clones::clone_file;
-use engine::files::{CloneRange, Hold, NewFile, NewKind, Time};
+use engine::files::{
+    CloneRange, CopiedSnapshot, FlagChange, Hold, NewFile, NewKind, QuotaKind, SetAttrs, SpaceKind,
+    Time, flags,
+};
 use engine::inside::zpl::write::FsSettings;
 use engine::live::tunables::Tunable;
-use engine::{Filesystem, LivePool};
+use engine::{Filesystem, LivePool, PropertyChange, StoredValue};
 use poolkit::Shape;
+use std::cell::Cell;
 use testkit::Rng;
 
 const NOW: Time = Time { seconds: 1, nanos: 0 };
@@ -321,4 +325,184 @@ fn a_replay_copies_blocks_of_another_size() {
     no_problems(&pool);
     drop(fs);
     judge(&bench, pool);
+}
+
+/// A copy of all of a file that is refused with a message in which this stands, and changes
+/// nothing.
+fn is_refused(fs: &Filesystem, source: u64, (to, at): (u64, u64), why: &str) {
+    let before = read(fs, to);
+    let range = CloneRange { from: (source, 0), to: (to, at), length: SIZE };
+    let error = fs.clone_range(&range, NOW).unwrap_err().to_string();
+    assert!(error.contains(why), "{error}");
+    assert!(read(fs, to) == before, "{why}");
+}
+
+fn with_flag(fs: &Filesystem, file: u64, flag: u64, is_set: bool) {
+    let flags = FlagChange { which: flag, value: if is_set { flag } else { 0 } };
+    fs.set_attrs(file, &SetAttrs { flags, ..SetAttrs::default() }, NOW).unwrap();
+}
+
+/// The owner, the group and the project of the file that gets the blocks are charged as for a
+/// write, and those of the other file are not asked.
+#[test]
+fn a_copy_counts_for_the_owners_of_the_file_that_has_it() {
+    const OWNER: u64 = 7;
+    let bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
+    let pool = pool_of(&bench);
+    let of_owner = [
+        (SpaceKind::User, SetAttrs { uid: Some(OWNER), ..SetAttrs::default() }),
+        (SpaceKind::Group, SetAttrs { gid: Some(OWNER), ..SetAttrs::default() }),
+        (SpaceKind::Project, SetAttrs { project: Some(OWNER), ..SetAttrs::default() }),
+    ];
+    let fs = pool.filesystem("tank").unwrap();
+    for (kind, set) in of_owner {
+        let name = |what: &str| format!("{what} {kind:?}");
+        let [source, first, second] =
+            ["source", "first", "second"].map(|what| new_file(&fs, &name(what)));
+        fs.write_at(source, 0, &bytes(1, SIZE), NOW).unwrap();
+        [first, second].iter().for_each(|file| fs.set_attrs(*file, &set, NOW).unwrap());
+        fs.set_quota(kind, QuotaKind::Space, OWNER, SIZE).unwrap();
+        pool.sync().unwrap();
+        assert_eq!(share(&fs, (source, 0), (first, 0), SIZE), Some(SIZE), "{kind:?}");
+        pool.sync().unwrap();
+        is_refused(&fs, source, (second, 0), "quota");
+        let written = fs.write_at(second, 0, b"more", NOW).unwrap_err();
+        assert!(written.to_string().contains("quota"), "{written}");
+        // Of the file that has the blocks first no owner is asked.
+        let other = new_file(&fs, &name("other"));
+        assert_eq!(share(&fs, (first, 0), (other, 0), SIZE), Some(SIZE), "{kind:?}");
+        fs.truncate(first, 0, NOW).unwrap();
+        pool.sync().unwrap();
+        assert_eq!(share(&fs, (source, 0), (second, 0), SIZE), Some(SIZE), "{kind:?}");
+        pool.sync().unwrap();
+        assert!(read(&fs, second) == bytes(1, SIZE) && read(&fs, other) == bytes(1, SIZE));
+    }
+    no_problems(&pool);
+    drop(fs);
+    judge(&bench, pool);
+}
+
+/// A dataset is charged for a copy, though the pool gives no space for it.
+#[test]
+fn a_copy_needs_room_below_the_quota_of_its_dataset() {
+    let bench = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
+    let pool = pool_of(&bench);
+    let fs = pool.filesystem("tank").unwrap();
+    let [source, to, other] = ["source", "to", "other"].map(|name| new_file(&fs, name));
+    fs.write_at(source, 0, &bytes(1, SIZE), NOW).unwrap();
+    pool.sync().unwrap();
+    for quota in ["refquota", "quota"] {
+        let set = |bytes: Option<u64>| {
+            let value = bytes.map(StoredValue::Number);
+            pool.set_property("tank", PropertyChange { name: quota.to_owned(), value }).unwrap();
+        };
+        set(Some(SIZE * 3 / 2));
+        // As a write, the one that goes beyond it is carried out.
+        assert_eq!(share(&fs, (source, 0), (to, 0), SIZE), Some(SIZE), "{quota}");
+        pool.sync().unwrap();
+        assert!(shared_bytes(&pool) >= SIZE);
+        is_refused(&fs, source, (other, 0), "quota");
+        set(None);
+        assert_eq!(share(&fs, (source, 0), (other, 0), SIZE), Some(SIZE), "{quota}");
+        for file in [to, other] {
+            fs.truncate(file, 0, NOW).unwrap();
+        }
+        pool.sync().unwrap();
+    }
+    drop(fs);
+    judge(&bench, pool);
+}
+
+/// What may not be written to takes over no blocks, and what may be appended to takes them behind
+/// its end.
+#[test]
+fn a_copy_respects_what_protects_a_file() {
+    let bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
+    let pool = pool_of(&bench);
+    let fs = pool.filesystem("tank").unwrap();
+    let [source, to] = ["source", "to"].map(|name| new_file(&fs, name));
+    fs.write_at(source, 0, &bytes(1, SIZE), NOW).unwrap();
+    fs.write_at(to, 0, &bytes(2, 2 * RECORD), NOW).unwrap();
+    pool.sync().unwrap();
+    for (flag, why) in [
+        (flags::IMMUTABLE, "immutable"),
+        (flags::READONLY, "flags forbid"),
+        (flags::APPENDONLY, "only be appended to"),
+    ] {
+        with_flag(&fs, to, flag, true);
+        is_refused(&fs, source, (to, 0), why);
+        if flag == flags::APPENDONLY {
+            is_refused(&fs, source, (to, RECORD), why);
+            let done = share(&fs, (source, 0), (to, 2 * RECORD), SIZE);
+            assert_eq!(done, Some(SIZE), "behind its end");
+        }
+        with_flag(&fs, to, flag, false);
+        // The file that has the blocks may be protected.
+        with_flag(&fs, source, flag, true);
+        let other = new_file(&fs, why);
+        assert_eq!(share(&fs, (source, 0), (other, 0), SIZE), Some(SIZE), "{why}");
+        with_flag(&fs, source, flag, false);
+    }
+    pool.sync().unwrap();
+    let expected = [bytes(2, 2 * RECORD), bytes(1, SIZE)].concat();
+    assert!(read(&fs, to) == expected);
+    no_problems(&pool);
+    drop(fs);
+    judge(&bench, pool);
+}
+
+/// The files of a snapshot.
+fn past(pool: &LivePool, name: &str) -> Filesystem {
+    let _datasets = pool.view().datasets();
+    pool.view().filesystem(name).unwrap()
+}
+
+/// A file takes over what another one had in a snapshot, and keeps it when the snapshot goes: in
+/// the txg of the copy, or later. Of one that is gone nothing is taken over.
+#[test]
+fn blocks_of_a_snapshot_are_taken_over_and_outlive_it() {
+    for is_encrypted in [false, true] {
+        let bench = Bench::new(Shape::Mirror, DEVICE_BYTES, 12).encrypted(is_encrypted);
+        let pool = pool_of(&bench);
+        let fs = pool.filesystem("tank").unwrap();
+        for (n, is_same_txg) in [(1, true), (2, false)] {
+            let (source, to) = (new_file(&fs, "source"), new_file(&fs, &format!("to{n}")));
+            fs.write_at(source, 0, &bytes(n, SIZE), NOW).unwrap();
+            let names = [format!("tank@{n}")];
+            pool.snapshot(&names, vec![]).unwrap();
+            fs.unlink(fs.root_object(), b"source", NOW).unwrap();
+            pool.sync().unwrap();
+            let files = past(&pool, &names[0]);
+            let take = |durable: &dyn Fn() -> Option<u64>| {
+                let range = CloneRange { from: (source, 0), to: (to, 0), length: SIZE };
+                let snapshot = CopiedSnapshot { files: &files, durable };
+                fs.clone_snapshot_range(snapshot, &range, NOW)
+            };
+            let gone = take(&|| None).unwrap_err().to_string();
+            assert!(gone.contains("belong to another file"), "{gone}");
+            assert_eq!(read(&fs, to).len(), 0);
+            // The txg before is being synced, when it is asked first.
+            let calls = Cell::new(0);
+            let durable = || {
+                calls.set(calls.get() + 1);
+                Some(pool.last_synced() - u64::from(calls.get() == 1))
+            };
+            assert_eq!(take(&durable).unwrap(), SIZE);
+            assert_eq!(calls.get(), 2);
+            if !is_same_txg {
+                pool.sync().unwrap();
+                assert!(shared_bytes(&pool) >= SIZE, "the snapshot and the file have them");
+                no_problems(&pool);
+            }
+            assert!(read(&fs, to) == bytes(n, SIZE));
+            pool.destroy_snapshots(&names, false).unwrap();
+            (0..4).for_each(|_| pool.sync().unwrap());
+            assert_eq!(shared_bytes(&pool), 0);
+            no_problems(&pool);
+            use_space(&pool, &fs, 1000 * n);
+            assert!(read(&fs, to) == bytes(n, SIZE));
+        }
+        drop(fs);
+        judge(&bench, pool);
+    }
 }

@@ -60,3 +60,26 @@ fn a_synced_copy_survives_the_death_of_the_process() {
     wait_for_end(pid);
     assert_eq!(place.zinc(&["check", "tank"]).code, 0);
 }
+
+/// What is copied out of a snapshot takes no space as long as the snapshot is there, and outlives
+/// it.
+#[testkit::needs("fuse")]
+#[test]
+fn copies_out_of_a_snapshot_share_blocks() {
+    let place = Place::new();
+    place.zinc(&["zpool", "set", "feature@block_cloning=enabled", "tank"]).ok();
+    let pid = place.mount("tank");
+    place.sh("head -c 5000000 /dev/urandom > a; sha256sum < a > ../sum");
+    place.zinc(&["zfs", "snapshot", "tank@old"]).ok();
+    place.sh("rm a");
+    assert_eq!(bytes(&place, "bcloneused"), 0);
+    place.sh("cp .zfs/snapshot/old/a b; sha256sum < b | cmp - ../sum");
+    let used = bytes(&place, "bcloneused");
+    assert!((5_000_000..6 << 20).contains(&used), "{used}");
+    place.zinc(&["zfs", "destroy", "tank@old"]).ok();
+    assert_eq!(bytes(&place, "bcloneused"), 0);
+    place.sh("sha256sum < b | cmp - ../sum");
+    kill(pid, "-TERM");
+    wait_for_end(pid);
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}

@@ -15,6 +15,10 @@
 //! The record of the log has the pointers themselves. A replay finds the blocks: the source had
 //! them in the last durable txg. Both files are of one dataset: when that is destroyed or rolled
 //! back meanwhile, neither of them is written any more.
+//!
+//! **A file of a snapshot** is never changed, but the snapshot may be destroyed. When that happens
+//! in the txg of the copy or later, its blocks are expected in the copy, or counted for it. The txg
+//! before must have ended, and the snapshot be there after it: its sync may free what it had.
 
 use super::attrs::Attrs;
 use super::check_flags;
@@ -46,6 +50,26 @@ pub struct CloneRange {
     pub to: (u64, u64),
     /// How many bytes.
     pub length: u64,
+}
+
+/// A snapshot of the file system that a file is copied from.
+#[derive(Clone, Copy)]
+pub struct CopiedSnapshot<'a> {
+    /// Its files.
+    pub files: &'a Filesystem,
+    /// The last txg that is durable, if the snapshot is there after it.
+    pub durable: &'a dyn Fn() -> Option<u64>,
+}
+
+/// Txgs that are waited for, at most, for the sake of one piece from a snapshot.
+const TXGS_WAITED: usize = 8;
+
+/// What became of a piece of a range.
+enum Shared {
+    /// These bytes were.
+    Bytes(u64),
+    /// Nothing: it is not known whether the snapshot outlives the txg before this one.
+    Unsure(u64),
 }
 
 /// What of a range can be shared in one transaction.
@@ -175,6 +199,28 @@ impl Filesystem {
     /// are deduplicated; the range does not begin with a block of both files, or their blocks have
     /// other sizes; the pool shares none. The rest as [`Self::write_at`].
     pub fn clone_range(&self, range: &CloneRange, now: Time) -> Result<u64> {
+        self.clone_pieces(None, range, now)
+    }
+
+    /// [`Self::clone_range`] from a file of a snapshot of this file system.
+    ///
+    /// # Errors
+    /// As there; `SharedBlocks` also when the snapshot is gone.
+    pub fn clone_snapshot_range(
+        &self,
+        snapshot: CopiedSnapshot<'_>,
+        range: &CloneRange,
+        now: Time,
+    ) -> Result<u64> {
+        self.clone_pieces(Some(snapshot), range, now)
+    }
+
+    fn clone_pieces(
+        &self,
+        snapshot: Option<CopiedSnapshot<'_>>,
+        range: &CloneRange,
+        now: Time,
+    ) -> Result<u64> {
         let mut done = 0;
         while done < range.length {
             let (from, to) = (range.from, range.to);
@@ -184,7 +230,7 @@ impl Filesystem {
                 to: (to.0, on(to.1)?),
                 length: range.length - done,
             };
-            match self.clone_piece(&rest, now) {
+            match self.clone_piece(snapshot, &rest, now) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(_) if done > 0 => break,
@@ -198,20 +244,48 @@ impl Filesystem {
     }
 
     /// The beginning of a range, in a transaction of its own.
-    fn clone_piece(&self, range: &CloneRange, now: Time) -> Result<u64> {
-        let block_size = self.objset().object(range.from.0)?.dnode().block_size();
+    fn clone_piece(
+        &self,
+        snapshot: Option<CopiedSnapshot<'_>>,
+        range: &CloneRange,
+        now: Time,
+    ) -> Result<u64> {
+        let files = snapshot.map_or(self, |snapshot| snapshot.files);
+        let block_size = files.objset().object(range.from.0)?.dnode().block_size();
         let bytes = range.length.min(PIECE.max(block_size));
-        self.with_tx(Hold::write(bytes + HOLD_TREE + HOLD_NAMES), |tx| {
-            self.clone_piece_now(tx, range, now)
-        })
+        for _ in 0..TXGS_WAITED {
+            let done = self.with_tx(Hold::write(bytes + HOLD_TREE + HOLD_NAMES), |tx| {
+                if let Some(snapshot) = snapshot {
+                    let durable = (snapshot.durable)().ok_or_else(not_shared)?;
+                    if durable + 1 < tx.txg() {
+                        return Ok(Shared::Unsure(tx.txg() - 1));
+                    }
+                }
+                self.clone_piece_now(tx, files, range, now).map(Shared::Bytes)
+            })?;
+            match done {
+                Shared::Bytes(bytes) => return Ok(bytes),
+                Shared::Unsure(txg) => self.objset().wait_synced(txg)?,
+            }
+        }
+        Err(not_shared())
     }
 
-    fn clone_piece_now(&self, tx: &Tx, range: &CloneRange, now: Time) -> Result<u64> {
+    fn clone_piece_now(
+        &self,
+        tx: &Tx,
+        files: &Self,
+        range: &CloneRange,
+        now: Time,
+    ) -> Result<u64> {
         let ((from, offset), (to, at)) = (range.from, range.to);
-        let _content = self.inner.state.content.lock(&[from, to], Mode::Exclusive);
+        let both = [from, to];
+        // Nothing changes in a snapshot.
+        let changing = if std::ptr::eq(files, self) { &both[..] } else { &both[1..] };
+        let _content = self.inner.state.content.lock(changing, Mode::Exclusive);
         let (source, target) = {
-            let _look = self.inner.state.attrs.lock(&[from, to], Mode::Shared);
-            let source = Attrs::load_regular(self, from)?;
+            let _look = self.inner.state.attrs.lock(changing, Mode::Shared);
+            let source = Attrs::load_regular(files, from)?;
             let target = Attrs::load_regular(self, to)?;
             check_flags(&target, UNCHANGEABLE)?;
             self.check_space_of(&target)?;

@@ -59,7 +59,7 @@ pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
 pub use crate::state::settings::{FsSettings, XattrStore};
 pub use accounting::FileOwners;
 pub use calls::RenameMode;
-pub use cloning::CloneRange;
+pub use cloning::{CloneRange, CopiedSnapshot};
 pub use format::FormatOptions;
 pub use mend::{LOST_AND_FOUND, Mend};
 pub use open::OpenFile;
