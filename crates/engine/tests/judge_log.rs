@@ -7,7 +7,7 @@
 //! power fails, and the other, or the same one, finishes.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
+use engine::files::{CloneRange, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device::{
     CrashLog, CrashMode, DeviceRef, MemoryDevice, SimDisks, SimOptions, WriteDeviceRef,
 };
@@ -535,6 +535,123 @@ fn clones_that_the_kernel_claimed_are_replayed_here() {
     same(bench.name, &both[0], &both[1]);
     counts_clones(&corpus, &bench);
 }
+
+/// Files of the pools whose files share blocks because they were copied here.
+const COPIED: u64 = 24;
+
+/// A pool as a crash leaves it, with a log of copies that share blocks, among writes to both sides,
+/// and of the removal of files that had them first.
+fn made_of_copies() -> Bench {
+    const RECORD: u64 = 128 << 10;
+    let name = "judge-copies";
+    let (bench, pool) = create(name, Shape::Mirror, DEVICE_BYTES);
+    pool.enable_feature("block_cloning").unwrap();
+    pool.create_filesystem(&format!("{name}/fs"), NewFilesystem::default(), Vec::new()).unwrap();
+    let files = pool.filesystem(&format!("{name}/fs")).unwrap();
+    let new = |name: &str| {
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        files.create(files.root_object(), name.as_bytes(), &new).unwrap().number()
+    };
+    // From less than a block to many, one of them with a hole.
+    let length = |n: u64| 1 + n * 50_000;
+    let sources: Vec<u64> = (0..COPIED).map(|n| new(&format!("from{n}"))).collect();
+    for (n, file) in (0..).zip(&sources) {
+        files.write_at(*file, 0, &bytes(n, length(n) as usize), NOW).unwrap();
+    }
+    files.punch(sources[20], 2 * RECORD, 2 * RECORD, NOW).unwrap();
+    files.sync_all().unwrap();
+    pool.sync().unwrap();
+    let before = pool.last_synced();
+    let share = |from: (u64, u64), to: (u64, u64), length: u64| {
+        assert_eq!(files.clone_range(&CloneRange { from, to, length }, NOW).unwrap(), length);
+    };
+    for (n, source) in (0..).zip(&sources) {
+        let to = new(&format!("to{n}"));
+        share((*source, 0), (to, 0), length(n));
+        match n % 4 {
+            0 => files.unlink(files.root_object(), format!("from{n}").as_bytes(), NOW).unwrap(),
+            1 => files.write_at(*source, 10, &bytes(n + 100, 9_000), NOW).unwrap(),
+            2 => files.write_at(to, length(n) / 2, &bytes(n + 200, 9_000), NOW).unwrap(),
+            // Parts, behind its end and within one file.
+            _ if n > 10 => {
+                share((*source, RECORD), (to, 20 * RECORD), RECORD);
+                share((*source, 0), (*source, 2 * RECORD), RECORD);
+            }
+            _ => {}
+        }
+        files.sync_all().unwrap();
+    }
+    no_txg_ended(&pool, before);
+    bench.fork()
+}
+
+/// What zdb counts of shared blocks, and what is found in them, is right.
+fn has_shared_blocks(bench: &Bench) {
+    assert!(bench.open().space().clones_used > 0);
+    let dir = tempfile::tempdir().unwrap();
+    bench.save(dir.path());
+    oracle::judge(dir.path(), bench.name);
+}
+
+#[testkit::needs("zdb")]
+#[test]
+fn copies_that_were_half_replayed_are_finished() {
+    let bench = made_of_copies();
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let half = bench.half_replayed();
+    half.import().close().unwrap();
+    describe(&half.open(), false, &dir.path().join("finished.json"));
+    let both = ["whole.json", "finished.json"].map(|file| held(&dir.path().join(file)));
+    same(bench.name, &both[0], &both[1]);
+    has_shared_blocks(&half);
+}
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn the_kernel_replays_copies_that_share_blocks() {
+    let judge = testkit::KernelJudge::find();
+    let mut bench = made_of_copies();
+    let dir = tempfile::tempdir().unwrap();
+    describe(&bench.open(), true, &dir.path().join("whole.json"));
+    let script = format!(
+        "echo 'POOL={} WRITE=0 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
+         bash /judge/import-check.sh\n",
+        bench.name
+    );
+    // All of it, and what an import here has left of it.
+    for is_half in [false, true] {
+        let left = if is_half { bench.half_replayed() } else { bench.fork() };
+        let images = left.save(dir.path());
+        let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+        assert!(judge.run(&script, &job, &out, &images), "the kernel complains: {is_half}");
+        let both = ["whole.json", "out/manifest.json"].map(|file| held(&dir.path().join(file)));
+        same(bench.name, &both[0], &both[1]);
+        let theirs = Bench { name: bench.name, devices: images.iter().map(load).collect() };
+        has_shared_blocks(&theirs);
+        fs::remove_dir_all(&out).unwrap();
+    }
+    // The other way: the kernel claims, and its power fails before it has mounted anything.
+    let images = bench.save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    assert!(judge.run(&CLAIMED.replace("POOL", bench.name), &job, &out, &images));
+    bench.devices = images.iter().map(load).collect();
+    assert!(bench.log().1, "the kernel has replayed it");
+    bench.import().close().unwrap();
+    describe(&bench.open(), false, &dir.path().join("finished.json"));
+    let both = ["whole.json", "finished.json"].map(|file| held(&dir.path().join(file)));
+    same(bench.name, &both[0], &both[1]);
+    has_shared_blocks(&bench);
+}
+
+/// The machine claims the log of a pool, replays nothing, and loses its power.
+const CLAIMED: &str = r"
+set -e
+zpool import -d /dev -N -f -o cachefile=none POOL
+zpool sync POOL
+judge-finish 0
+echo b > /proc/sysrq-trigger
+";
 
 /// Files of the next test, and how often each is changed.
 const MANY: (u64, u64) = (1000, 40);

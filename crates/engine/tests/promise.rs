@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Name of a file to what is in it. The volume is a file of no name, an extended attribute of the
@@ -165,7 +165,7 @@ fn change(
                 state.insert(target, data);
             }
         }
-        9 => {
+        9 | 10 => {
             take_over(fs, (&name, file), rng, state);
             return Some((name, file));
         }
@@ -178,23 +178,32 @@ fn change(
     None
 }
 
-/// A file takes over the blocks of another, if they can be shared: often they are not durable, or
-/// of another size.
+/// Times that a file took over blocks, in all runs.
+static TAKEN_OVER: AtomicUsize = AtomicUsize::new(0);
+
+/// A file takes over the blocks of another, of the first that has some to be shared: often they are
+/// not durable, or of another size.
 fn take_over(
     fs: &Filesystem,
     (name, file): (&str, u64),
     rng: &mut testkit::Rng,
     state: &mut State,
 ) {
-    let source = format!("f{}", rng.below(FILES));
-    let at = rng.below(2) as usize * WHOLE;
-    let Some(entry) = fs.root().unwrap().lookup(source.as_bytes()).unwrap() else { return };
-    let bytes = state[&source].clone();
-    let (from, to, length) = ((entry.object, 0), (file, at as u64), bytes.len() as u64);
-    match fs.clone_range(&CloneRange { from, to, length }, NOW) {
-        Ok(0) => {}
-        Ok(length) => put(state.get_mut(name).unwrap(), at, &bytes[..length as usize]),
-        Err(e) => assert!(e.to_string().contains("belong to another file"), "{e}"),
+    let (first, at) = (rng.below(FILES), rng.below(2) as usize * WHOLE);
+    for n in 0..FILES {
+        let source = format!("f{}", (first + n) % FILES);
+        let entry = fs.root().unwrap().lookup(source.as_bytes()).unwrap();
+        let Some(entry) = entry.filter(|entry| entry.object != file) else { continue };
+        let bytes = state[&source].clone();
+        let (from, to, length) = ((entry.object, 0), (file, at as u64), bytes.len() as u64);
+        match fs.clone_range(&CloneRange { from, to, length }, NOW) {
+            Ok(0) => {}
+            Ok(length) => {
+                TAKEN_OVER.fetch_add(1, Ordering::Relaxed);
+                return put(state.get_mut(name).unwrap(), at, &bytes[..length as usize]);
+            }
+            Err(e) => assert!(e.to_string().contains("belong to another file"), "{e}"),
+        }
     }
 }
 
@@ -647,6 +656,9 @@ fn what_was_promised_is_there() {
             assert!(judged > 40 || steps.len() < STEPS, "{judged}");
         });
     }
+    let taken_over = TAKEN_OVER.load(Ordering::Relaxed);
+    println!("{taken_over} files took over blocks of others");
+    assert!(taken_over > 3, "{taken_over}");
 }
 
 /// The import claims the logs without the key; they are replayed when it is loaded.
