@@ -265,6 +265,7 @@ fn superblock(size: usize) -> Superblock {
         window: disk::WINDOW,
         is_fenced: true,
         made_by: "bench/far".to_owned(),
+        limit: None,
     }
 }
 
