@@ -37,7 +37,7 @@ impl Purse {
         self.count(budget, now) > 0
     }
 
-    /// Pays for a segment of so many bytes that is moved.
+    /// Pays for a segment that is moved, of this number of bytes.
     pub(super) fn pay(&mut self, budget: &Budget, bytes: u64, now: Duration) {
         // At most: several that are moved share a create.
         let usage = StoreUsage { creates: 1, gets: 1, received_bytes: bytes, ..Default::default() };

@@ -184,11 +184,11 @@ impl<W> Recent<W> {
         let Some(mut part) = at.and_then(|at| state.parts.remove(at)) else { return Vec::new() };
         let now = self.rt.now();
         let content = Content::Here(now, Arc::clone(answer));
-        let Content::UnderWay(asked, waiting) = core::mem::replace(&mut part.content, content)
+        let Content::UnderWay(sent, waiting) = core::mem::replace(&mut part.content, content)
         else {
             return Vec::new();
         };
-        if now.saturating_sub(asked) > SLOW {
+        if now.saturating_sub(sent) > SLOW {
             state.credit = 0;
         }
         let Ok(Response::Bytes(bytes)) = &**answer else { return waiting };

@@ -1,4 +1,4 @@
-//! Disks whose objects may take so many bytes, and no more; and garbage that waits for money.
+//! Disks whose objects may take a number of bytes, and no more; and garbage that waits for money.
 
 use super::*;
 use crate::log::Budget;
