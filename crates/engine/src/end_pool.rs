@@ -160,8 +160,13 @@ impl EndPool {
     /// can be copied out; by force no thread waits for its devices from now on.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Displaced`]: devices are not where they were opened. Not by force.
+    /// [`crate::ErrorKind::Displaced`]: devices are not where they were opened. Not by force. One
+    /// that is suspended cannot be destroyed, by force neither: its labels cannot say so, and what
+    /// waits for its devices would be lost for nothing.
     pub fn begin(&self, pool: &LivePool) -> Result<PoolEnd> {
+        if self.destroys && pool.is_waiting() {
+            pool.check_takes_changes()?;
+        }
         let lost = match pool.can_be_found() {
             Err(e) if !self.force => return Err(e.into()),
             found => found.err().map(Error::from),

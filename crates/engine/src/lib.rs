@@ -466,9 +466,7 @@ pub mod files {
     pub use crate::remove::{NotRemoved, NotRemovedCause, remove_tree};
     pub use dmu::{Hold, Segment, Tx};
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
-    pub use zpl::write::{
-        CloneRange, CopiedSnapshot, OpenFile, ProjectRoom, QuotaKind, XattrMode,
-    };
+    pub use zpl::write::{CloneRange, CopiedSnapshot, OpenFile, ProjectRoom, QuotaKind, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
     pub use zpl::{
         FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow, Stored,

@@ -4,6 +4,7 @@
 use engine::config::{LabelConfig, PoolState};
 use engine::devices::{AnyDevices, DeviceSource as _, MemoryDevice};
 use engine::inside::device::{DeviceRef, ErrorKind as Trouble, Fault, RwFaultDevice};
+use engine::inside::pool::live::FailMode;
 use engine::live::{Devices, ImportOptions, Invocation};
 use engine::pools::{ByName, Closed, EndObserver, EndPool, Ended, ListedAs, WaitUpTo};
 use engine::pools::{let_go, look_at_device};
@@ -74,6 +75,27 @@ fn a_pool_that_takes_no_changes_is_kept_and_by_force_let_go_as_it_is() {
     assert!(forgotten);
     disk.clear();
     assert_eq!(state_of(&(disk as _)), PoolState::Active);
+}
+
+/// What waits for the devices of a suspended pool is not given up for a destroy that cannot be
+/// made: the devices may come back.
+#[test]
+fn a_suspended_pool_is_not_destroyed_by_force_either() {
+    let (disk, pool) = on_a_disk();
+    pool.outlast_failures().unwrap();
+    pool.set_fail_mode(FailMode::Continue);
+    let trouble = Trouble::Io { errno: 5 };
+    disk.add(Fault::fail_writes(0..u64::MAX, trouble));
+    disk.add(Fault::fail_flushes(trouble));
+    assert!(pool.log(&line()).is_err() && pool.is_waiting());
+    let refused = EndPool::destroy().by(line()).by_force(true).begin(&pool);
+    assert!(refused.is_err_and(|e| e.to_string().contains("is suspended")));
+    disk.clear();
+    assert!(pool.is_waiting() && pool.resume(&AnyDevices::default()).unwrap());
+    assert!(matches!(
+        logged(&EndPool::destroy(), &pool).map(|end| end.finish(pool, |_| ())),
+        Ok(Ok(Ended::Complete))
+    ));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use engine::pools::{named_leaves, record_change};
 use engine::{Error, Hint, LivePool, OpenOptions, Progress, Rt};
 use imported::{Found, Opening, SearchScope};
 use std::path::{Path, PathBuf};
-use term::escape::word;
+use term::escape::{line, word};
 
 /// The progress line of a resilver that a command waits for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
@@ -396,7 +396,8 @@ pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure>
         }
     })?;
     let gone = pool.view().displaced_leaves();
-    let gone: Vec<String> = gone.iter().map(|(path, what)| format!("{path} {what}")).collect();
+    let gone: Vec<String> =
+        gone.iter().map(|(path, what)| format!("{} {what}", line(path))).collect();
     if !gone.is_empty() {
         let text = format!(
             "zinc: warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {} \

@@ -2,6 +2,7 @@
 
 use super::DeviceNames;
 use crate::error::{Error, Result};
+use ondisk::config::{VdevConfig, VdevKind};
 use pool::live::LivePool;
 use pool::{LeafWork, Pool};
 
@@ -63,7 +64,9 @@ impl DeviceNames<'_> {
     /// The devices that hold data at and below these names; all where none is named.
     fn leaves(&self, seen: &Pool, names: &[String]) -> Result<Vec<(u64, String)>> {
         if names.is_empty() {
-            let leaves = seen.config().vdev_tree.walk().filter(|v| v.kind.is_leaf());
+            // A vdev that was removed has no device any more.
+            let has_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
+            let leaves = seen.config().vdev_tree.walk().filter(has_device);
             return Ok(leaves.map(|v| (v.guid, v.path.clone().unwrap_or_default())).collect());
         }
         let mut out = Vec::new();

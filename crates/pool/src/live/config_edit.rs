@@ -20,7 +20,7 @@
 //! top-level vdev, its space and its tables. When one side is left, that side takes all of it back.
 //! A replacing vdev within a mirror is a vdev of its own, so that it is known which side goes.
 
-use super::config::{Builder, FIRST_TXG, set_u64, unset};
+use super::config::{Builder, FIRST_TXG, set_text, set_u64, unset};
 use crate::error::{Error, Result};
 use crate::refusal::{DeviceFault, VdevFault};
 use ondisk::config::{VdevConfig, VdevKind};
@@ -41,6 +41,10 @@ const OF_TOPS: [&str; 12] = [
     "com.delphix:indirect_births",
     "com.delphix:prev_indirect_vdev",
 ];
+
+/// What the path of a device ends with while it is replaced by another at the same path, as in
+/// OpenZFS: so that each has a name of its own.
+const REPLACED: &str = "/old";
 
 /// What a device is put beside another for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +106,11 @@ fn around(leaf: &VdevConfig, kind: &VdevKind, new: &VdevConfig, guid: u64) -> Re
     let mut side = leaf.clone();
     unset(&mut side, &OF_TOPS).map_err(|e| bad(&e))?;
     side.alloc_bias = None;
+    if let Some(path) = side.path.clone().filter(|path| new.path.as_ref() == Some(path))
+        && *kind == VdevKind::Replacing
+    {
+        set_text(&mut side, "path", &format!("{path}{REPLACED}")).map_err(|e| bad(&e))?;
+    }
     let sides = numbered(vec![side, new.clone()]).map_err(|e| bad(&e))?;
     let vdev = Builder::new().text("type", kind.name()).u64("id", leaf.id).u64("guid", guid);
     let vdev = vdev.u64("create_txg", leaf.create_txg.unwrap_or(FIRST_TXG));
@@ -174,6 +183,14 @@ pub(super) fn without_child(pool: &str, root: &VdevConfig, leaf: u64) -> Result<
             let mut last = last.clone();
             if parent.kind == VdevKind::Spare {
                 unset(&mut last, &["is_spare", "unspare"]).map_err(|e| bad(&e))?;
+            }
+            let gone = parent.children.iter().find(|c| c.guid == leaf);
+            let own = gone.and_then(|gone| gone.path.clone()).filter(|path| {
+                parent.kind == VdevKind::Replacing
+                    && last.path.as_deref().and_then(|p| p.strip_suffix(REPLACED)) == Some(path)
+            });
+            if let Some(own) = own {
+                set_text(&mut last, "path", &own).map_err(|e| bad(&e))?;
             }
             in_place_of(parent, last.to_nvlist())
         }
@@ -254,6 +271,27 @@ mod tests {
                 assert_eq!(replaced.find(200).unwrap().asize, root().find(leaf).unwrap().asize);
             }
         }
+    }
+
+    #[test]
+    fn a_device_that_is_replaced_at_its_own_path_has_another_name_meanwhile() {
+        let own = root().find(103).and_then(|v| v.path.clone()).unwrap();
+        let mut same = new(200);
+        set_text(&mut same, "path", &own).unwrap();
+        let with = with_child("pool", &root(), 103, (&same, AttachKind::Replacing), 300).unwrap();
+        let path = |guid| with.find(guid).and_then(|v| v.path.clone());
+        assert_eq!(path(103), Some(format!("{own}/old")));
+        assert_eq!(path(200), Some(own.clone()));
+        let cancelled = without_child("pool", &with, 200).unwrap();
+        assert_eq!(cancelled.to_nvlist(), root().to_nvlist());
+        let replaced = without_child("pool", &with, 103).unwrap();
+        assert_eq!(replaced.find(200).and_then(|v| v.path.clone()), Some(own));
+        // A device that is called so is not renamed.
+        let mut old = new(201);
+        set_text(&mut old, "path", "/new/old").unwrap();
+        let with = with_child("pool", &root(), 103, (&old, AttachKind::Replacing), 300).unwrap();
+        let left = without_child("pool", &with, 103).unwrap();
+        assert_eq!(left.find(201).and_then(|v| v.path.as_deref()), Some("/new/old"));
     }
 
     #[test]

@@ -541,15 +541,23 @@ impl LivePool {
         self.leaves_of_full_size().into_iter().filter(is_used).collect()
     }
 
-    /// Forgets the errors of a vdev and of those below, or of all, and then also which blocks were
-    /// read in spite of damage. Leaves that are out of use for errors are not brought back by this.
+    /// Forgets the errors of a vdev and of those below, or of all, and which blocks were read in
+    /// spite of their damage. Leaves that are out of use for errors are not brought back by this.
     /// One whose file was cut short and has its size again is like any other from then on, and a
     /// scrub finds what was lost with its end. A spare that stands in for one that was used in
     /// spite of its errors is given back.
     pub fn forget_errors(&self, guid: Option<u64>) -> Result<()> {
         let had_cut = self.leaves_of_full_size();
-        if guid.is_none() {
-            self.view().faults().forget();
+        match guid {
+            None => self.view().faults().forget(),
+            Some(guid) => {
+                let tree = self.shared.reader.vdevs();
+                let cleared = tree.walk().find(|node| node.guid() == guid).map(below);
+                let cleared = cleared.unwrap_or_default();
+                let all = tree.walk().map(|node| node.guid());
+                let others = all.filter(|other| !cleared.contains(other)).collect();
+                self.view().faults().forget_all_but(&others);
+            }
         }
         let (is_spared, cleared) = self.run(move |cx| {
             let tree = cx.shared.reader.vdevs();

@@ -271,13 +271,7 @@ impl Filesystem {
         Err(not_shared())
     }
 
-    fn clone_piece_now(
-        &self,
-        tx: &Tx,
-        files: &Self,
-        range: &CloneRange,
-        now: Time,
-    ) -> Result<u64> {
+    fn clone_piece_now(&self, tx: &Tx, files: &Self, range: &CloneRange, now: Time) -> Result<u64> {
         let ((from, offset), (to, at)) = (range.from, range.to);
         let both = [from, to];
         // Nothing changes in a snapshot.

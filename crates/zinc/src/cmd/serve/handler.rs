@@ -205,7 +205,8 @@ impl Service {
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
         let end = if destroys { EndPool::destroy() } else { EndPool::export() };
         let end = end.by(invocation).by_force(forced);
-        let begin = |pool: &LivePool| end.begin(pool).map_err(|e| refusal(&Failure::from(e)));
+        let begin =
+            |pool: &LivePool| end.begin(pool).map_err(|e| stopped_or(pool, &Failure::from(e)));
         let end = self.held.look(begin)?;
         let log = |pool: &LivePool| {
             if forced {
