@@ -19,6 +19,12 @@ impl LabError {
         Self { what: what.into(), why: why.to_string(), hint: None }
     }
 
+    /// The same, of this experiment.
+    #[must_use]
+    pub(crate) fn of(self, experiment: &str) -> Self {
+        Self { what: format!("{experiment}: {}", self.what), ..self }
+    }
+
     /// Adds what to do.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {

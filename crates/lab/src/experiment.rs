@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::images::Images;
 use crate::outcome::Outcome;
 use crate::parameter::{Number, Parameter};
+use crate::stream::StreamError;
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,20 +54,26 @@ impl Experiment {
     /// # Errors
     /// Names the numbers that it has.
     pub fn check_machine(&self, setting: &Setting) -> Result<(), LabError> {
-        let is_known = |name: &str| self.numbers.iter().any(|number| number.name == name);
-        let is_number = |value: f64| value.is_finite() && value >= 0.0;
-        let wrong = setting.machine.iter().find(|(n, v)| !is_known(n) || !is_number(**v));
-        let Some((name, value)) = wrong else { return Ok(()) };
-        let names: Vec<&str> = self.numbers.iter().map(|number| number.name).collect();
-        let hint = match names.len() {
-            0 => "only numbers of its disk can be changed: --sim FILE".to_owned(),
-            _ => format!("it has: {}", names.join("; ")),
+        let refused = |what: String, hint: String| {
+            let of = format!("the machine of {} cannot be changed like that", self.name);
+            Err(LabError::new(of, what).hint(hint))
         };
-        Err(LabError::new(
-            format!("the machine of {} cannot be changed like that", self.name),
-            format_args!("{name} = {value}"),
-        )
-        .hint(hint))
+        for (name, value) in &setting.machine {
+            let Some(number) = self.numbers.iter().find(|number| number.name == name) else {
+                let names: Vec<&str> = self.numbers.iter().map(|number| number.name).collect();
+                let hint = match names.len() {
+                    0 => "only numbers of its disk can be changed: --sim FILE".to_owned(),
+                    _ => format!("it has: {}", names.join("; ")),
+                };
+                return refused(format!("there is no {name}"), hint);
+            };
+            if let Some(why) = number.refusal(*value) {
+                let unit = if number.unit.is_empty() { "" } else { " " };
+                let hint = format!("in the study's it is {}{unit}{}", number.value, number.unit);
+                return refused(why, hint);
+            }
+        }
+        Ok(())
     }
 
     /// Whether what is on a device that it is given is lost.
@@ -88,6 +95,9 @@ pub struct Setting {
     pub seconds: f64,
     /// Told what is being done, in a few words.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Whether it is to end now: asked between the steps of what a device or a pool has to be
+    /// cleaned of in the end.
+    pub is_called_off: Arc<dyn Fn() -> bool + Send + Sync>,
     /// What its repetitions begin with, where that is the same.
     pub images: Arc<Images>,
     /// Numbers of the study's machine, beside its disks, that are not what they are for the study:
@@ -110,13 +120,41 @@ impl Setting {
         seconds: f64,
         progress: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
-        Self { seed, scale, seconds, progress, images: Arc::default(), machine: BTreeMap::new() }
+        Self {
+            seed,
+            scale,
+            seconds,
+            progress,
+            is_called_off: Arc::new(|| false),
+            images: Arc::default(),
+            machine: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a step.
+    ///
+    /// # Errors
+    /// The experiment is to end.
+    pub(crate) fn step(&self, what: &str) -> Result<(), LabError> {
+        self.check()?;
+        (self.progress)(what);
+        Ok(())
+    }
+
+    /// Ends an experiment that is to end.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        match (self.is_called_off)() {
+            true => Err(StreamError::CalledOff.into()),
+            false => Ok(()),
+        }
     }
 
     /// What a number of the study's machine is in this run.
     pub(crate) fn number(&self, number: &Number) -> f64 {
-        let value = self.machine.get(number.name).copied().unwrap_or(number.value);
-        if number.whole { value.round() } else { value }
+        self.machine.get(number.name).copied().unwrap_or(number.value)
     }
 
     /// The same as a parameter.

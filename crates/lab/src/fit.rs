@@ -20,7 +20,7 @@ mod writes;
 
 pub use writes::with_writes;
 
-use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
+use crate::disk::{Host, LONGEST_SEEK, Order, Preset, Rotating, Seek, Spec, Ssd};
 use crate::error::LabError;
 use crate::raw_disk::{Fitted, StopAt, in_a_row, pace};
 use engine::inside::device::ModelKind;
@@ -352,10 +352,9 @@ fn curve(seconds: &[f64]) -> Seek {
     }
     let of = |row: usize| matrix[row][3] / matrix[row][row];
     let (one, root, linear) = (of(0).max(0.0), of(1), of(2));
-    let ms = |seconds: f64| (seconds * 1e3).max(0.0);
-    Seek {
-        one_track_ms: ms(one),
-        average_ms: ms(one + root * 8.0 / 15.0 + linear / 3.0),
-        full_ms: ms(one + root + linear),
-    }
+    // What noise gave the curve is not to make a disk of it that there is none of.
+    let average = (root * 8.0 / 15.0 + linear / 3.0).max(0.0);
+    let full = (root + linear).clamp(average, LONGEST_SEEK * average);
+    let ms = |seconds: f64| seconds * 1e3;
+    Seek { one_track_ms: ms(one), average_ms: ms(one + average), full_ms: ms(one + full) }
 }

@@ -46,19 +46,39 @@ pub struct Number {
     pub origin: Origin,
     /// Whether there are only whole ones of it.
     pub whole: bool,
+    /// From where to where it can be.
+    pub range: [f64; 2],
 }
+
+/// More than any of them is, of whatever unit.
+const MOST: f64 = 1e6;
 
 impl Number {
     /// A number that can have parts.
     #[must_use]
     pub const fn new(name: &'static str, value: f64, unit: &'static str, origin: Origin) -> Self {
-        Self { name, value, unit, origin, whole: false }
+        Self { name, value, unit, origin, whole: false, range: [0.0, MOST] }
     }
 
     /// One that is whole.
     #[must_use]
     pub const fn whole(name: &'static str, value: f64, unit: &'static str, origin: Origin) -> Self {
         Self { whole: true, ..Self::new(name, value, unit, origin) }
+    }
+
+    /// The same, which is never less and never more than this.
+    #[must_use]
+    pub const fn between(self, least: f64, most: f64) -> Self {
+        Self { range: [least, most], ..self }
+    }
+
+    /// Why it cannot have this value, if it cannot.
+    #[must_use]
+    pub fn refusal(&self, value: f64) -> Option<String> {
+        let [least, most] = self.range;
+        let is_one = (least..=most).contains(&value) && !(self.whole && value.fract() != 0.0);
+        let kind = if self.whole { "a whole number" } else { "a number" };
+        (!is_one).then(|| format!("{} = {value}: it is {kind} from {least} to {most}", self.name))
     }
 }
 

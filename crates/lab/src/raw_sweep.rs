@@ -138,7 +138,7 @@ fn size(
     published: &'static Published,
 ) -> Result<Size, LabError> {
     let len = published.kib << 10;
-    (setting.progress)(&format!("writes of {} KiB", published.kib));
+    setting.step(&format!("writes of {} KiB", published.kib))?;
     let seconds = published.ms / 1e3;
     let safe = measure(target, setting, WritePattern { len, safe: true, seconds, pieces: None })?;
     // A file's cache is the host's: one size says it.

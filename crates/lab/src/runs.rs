@@ -33,7 +33,8 @@ impl Job {
     }
 
     fn run(&self, target: &Target, seed: u64) -> Result<Outcome, LabError> {
-        let outcome = (self.experiment.run)(target, &Setting { seed, ..self.setting.clone() })?;
+        let ran = (self.experiment.run)(target, &Setting { seed, ..self.setting.clone() });
+        let outcome = ran.map_err(|e| e.of(self.experiment.name))?;
         let is_changed = !self.setting.machine.is_empty();
         let outcome = if is_changed { outcome.elsewhere() } else { outcome };
         Ok(Outcome { seeds: vec![seed], ..outcome })
@@ -66,6 +67,7 @@ pub fn run(
     }
     if !matches!(target, Target::Sim(_)) {
         for job in jobs {
+            job.setting.check()?;
             let outcomes = job.seeds().map(|seed| job.run(target, seed));
             done(joined(job, outcomes.collect::<Result<_, _>>()?)?);
         }
@@ -280,7 +282,7 @@ mod tests {
     };
     const LARGE: Experiment = Experiment { name: "large", memory_mib: 1000, ..SMALL };
     const FAILS: Experiment =
-        Experiment { name: "fails", run: |_, _| Err(LabError::new("fails", "always")), ..SMALL };
+        Experiment { name: "fails", run: |_, _| Err(LabError::new("no power", "always")), ..SMALL };
 
     fn job(experiment: &'static Experiment, seeds: u64) -> Job {
         Job { experiment, setting: Setting::default(), seeds }
@@ -300,7 +302,7 @@ mod tests {
     fn a_failure_ends_it() {
         let jobs = [job(&FAILS, 2), job(&SMALL, 2)];
         let found = run(&Target::Sim(None), &jobs, &mut |_| ());
-        assert_eq!(found.expect_err("fails").to_string(), "fails: always");
+        assert_eq!(found.expect_err("fails").to_string(), "fails: no power: always");
     }
 
     #[test]
@@ -314,11 +316,16 @@ mod tests {
             (error.why, error.hint.unwrap_or_default())
         };
         let (why, hint) = refused(&SMALL, "writers", 2.0);
-        assert!(why == "writers = 2" && hint.contains("--sim FILE"), "{why} {hint}");
+        assert!(why == "there is no writers" && hint.contains("--sim FILE"), "{why} {hint}");
         let (_, hint) = refused(&crate::throttle::EXPERIMENT, "reader", 2.0);
         assert!(hint.contains("writers; own time of a write"), "{hint}");
         let (why, _) = refused(&crate::throttle::EXPERIMENT, "writers begin apart", f64::NAN);
-        assert_eq!(why, "writers begin apart = NaN");
+        assert_eq!(why, "writers begin apart = NaN: it is a number from 0 to 1000");
+        for value in [0.0, 2.5, 1e9] {
+            let (why, hint) = refused(&crate::throttle::EXPERIMENT, "writers", value);
+            assert_eq!(why, format!("writers = {value}: it is a whole number from 1 to 1000"));
+            assert_eq!(hint, "in the study's it is 3");
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn parameters(target: &Target, setting: &Setting) -> Vec<Parameter> {
 
 fn on_disk(target: &Target, setting: &Setting) -> Result<Vec<Sizes>, LabError> {
     let size = |p: &Published| {
-        (setting.progress)(&format!("reads of {} bytes", p.bytes));
+        setting.step(&format!("reads of {} bytes", p.bytes))?;
         measure(target, setting, p.bytes)
     };
     PUBLISHED.iter().map(size).collect()

@@ -50,6 +50,9 @@ pub enum StreamError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] engine::inside::device::Error),
+    /// It was called off.
+    #[error("it was called off, and what was made for it is destroyed")]
+    CalledOff,
     /// A thread panicked.
     #[error("{0}")]
     Panicked(String),

@@ -202,6 +202,9 @@ fn records(pool: &LivePool, setting: &Setting, load: &Load) -> Result<Vec<TxgRec
     let first = pool.last_synced();
     let mut at = 0;
     for sync in load.syncs {
+        if (setting.is_called_off)() {
+            return Err(StreamError::CalledOff);
+        }
         let mib = scaled(sync, load.scale);
         (setting.progress)(&format!("a txg of {mib} MB, records of {} KiB", load.record >> 10));
         at = stream::write_mib(pool, 0, at, mib, load.record)?;
@@ -300,19 +303,37 @@ fn meaning(outcome: &Outcome) -> String {
     }
     for record in LARGER {
         if let Some(row) = outcome.row(&gained(record)) {
-            let (kib, low, high) = (record >> 10, row.min(), row.max());
-            text += &format!(
-                " Records of {kib} KiB change the throughput of such a writer by {low:+.1} to \
-                 {high:+.1} %.",
-            );
+            let (kib, [low, high]) = (record >> 10, [row.min(), row.max()].map(percent));
+            text += &match low == high {
+                true => {
+                    format!(
+                        " Records of {kib} KiB change the throughput of such a writer by {low} %."
+                    )
+                }
+                false => format!(
+                    " Records of {kib} KiB change the throughput of such a writer by {low} to \
+                     {high} %.",
+                ),
+            };
         }
     }
     text
 }
 
+/// A change to a tenth of a percent. What is less than that has no sign.
+fn percent(change: f64) -> String {
+    let tenths = (change * 10.0).round();
+    if tenths == 0.0 { "0.0".to_owned() } else { format!("{:+.1}", tenths / 10.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_change_has_no_sign() {
+        assert_eq!([-0.01, 0.04, -0.06, 3.0].map(percent), ["0.0", "0.0", "-0.1", "+3.0"]);
+    }
 
     #[test]
     fn the_table_is_the_published_one() {

@@ -35,7 +35,7 @@ pub const CACHE_BYTES: usize = 1 << 30;
 const PART_OF_FREE: u64 = 4;
 
 /// The pool that is made on a device.
-const POOL_ON_DEVICE: &str = "zinc-lab";
+pub const POOL_ON_DEVICE: &str = "zinc-lab";
 
 /// The feature without which a pool destroys no datasets.
 const DESTROYS: &str = "com.delphix:async_destroy";
@@ -43,6 +43,7 @@ const DESTROYS: &str = "com.delphix:async_destroy";
 /// What an experiment has in a pool.
 pub(crate) struct Workspace<'a> {
     target: &'a PoolTarget,
+    setting: &'a Setting,
     home: String,
 }
 
@@ -82,8 +83,8 @@ fn in_pool<T>(
     setting: &Setting,
     act: impl FnOnce(&Workspace<'_>) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let workspace =
-        Workspace { target, home: format!("{}/zinc-lab-{}", target.dataset, setting.seed) };
+    let home = format!("{}/zinc-lab-{}", target.dataset, setting.seed);
+    let workspace = Workspace { target, setting, home };
     workspace.open(|open| {
         // Asked first, or what is made here is never destroyed.
         let look = open.pool.look().map_err(StreamError::from)?;
@@ -97,12 +98,15 @@ fn in_pool<T>(
             properties(DatasetKind::Filesystem, &[("compression", "off"), ("dedup", "off")])?;
         let made = open.pool.create_filesystem(&workspace.home, NewFilesystem::default(), plain);
         made.map_err(|e| {
-            LabError::new(format!("cannot make {}", workspace.home), e)
-                .hint("a run that was killed leaves it: `zinc zfs destroy -r`, or another --seed")
+            let home = &workspace.home;
+            LabError::new(format!("cannot make {home}"), e).hint(format!(
+                "a run that was killed leaves it: `zinc zfs destroy -r {home}`, or another --seed"
+            ))
         })
     })?;
     let result = act(&workspace);
-    let gone = workspace.open(|open| Ok(open.destroy_all()?));
+    // Also when it was called off.
+    let gone = workspace.open_anyway(|open| Ok(open.destroy_all()?));
     result.and_then(|result| gone.map(|()| result))
 }
 
@@ -110,8 +114,16 @@ impl Workspace<'_> {
     /// Opens the pool and leaves it.
     ///
     /// # Errors
-    /// When it cannot be opened or left, or as `act`.
+    /// When it cannot be opened or left, or as `act`; or it was called off.
     pub(crate) fn open<T>(
+        &self,
+        act: impl FnOnce(&OpenWorkspace<'_>) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        self.setting.check()?;
+        self.open_anyway(act)
+    }
+
+    fn open_anyway<T>(
         &self,
         act: impl FnOnce(&OpenWorkspace<'_>) -> Result<T, LabError>,
     ) -> Result<T, LabError> {
@@ -288,6 +300,33 @@ mod tests {
         let why = failed.expect_err("there is no such value").to_string();
         assert!(why.contains("zfs_txg_timeout"), "{why}");
         assert_eq!(datasets(&pool), before);
+    }
+
+    /// Called off between two visits, it leaves nothing in a pool and no pool on a device.
+    #[test]
+    fn what_is_called_off_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("disk");
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(128 << 20).expect("its size");
+        let target = Target::Device { path: path.clone(), destroy: true };
+        let off = Arc::new(core::sync::atomic::AtomicBool::new(false));
+        let asked = Arc::clone(&off);
+        let setting = Setting {
+            is_called_off: Arc::new(move || asked.load(core::sync::atomic::Ordering::Relaxed)),
+            ..Setting::default()
+        };
+        let ended = with_workspace(&target, &setting, |workspace| {
+            workspace.open(|open| open.filesystem("files", &[]))?;
+            off.store(true, core::sync::atomic::Ordering::Relaxed);
+            workspace.open(|_| -> Result<(), LabError> { panic!("it is opened again") })
+        });
+        let why = ended.expect_err("called off").to_string();
+        assert!(why.contains("called off"), "{why}");
+        let device = open_device(&path).expect("it is not held");
+        let sight = look_at_device(&device.as_device(), path).expect("a label");
+        let candidate = Candidate::group(&[sight]).into_iter().next().expect("a pool");
+        assert_eq!(candidate.state(), CandidateState::Destroyed);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use garbage::Garbage;
 pub use lanes::Lanes;
 pub use lun::Lun;
 pub(crate) use observed::{Observed, WriteLog};
-pub(crate) use parameters::Origins;
+pub(crate) use parameters::{LONGEST_SEEK, Origins};
 pub use presets::{preset, presets};
 pub use rotating::{Order, Rotating, Shingled};
 pub use seek::Seek;

@@ -1,115 +1,114 @@
-//! The numbers of a preset one by one: which of them no disk has, and where each comes from.
+//! The numbers of a preset one by one: from where to where each can be, and where it comes from.
 
 use super::{Lanes, Lun, Order, Preset, Rotating, Spec, Ssd, preset};
 use crate::error::LabError;
 use crate::parameter::{Origin, Parameter};
 
-/// A number of a preset: its name in JSON, its value, its unit, and the least it can be.
-type Number = (&'static str, f64, &'static str, Least);
+/// A number of a preset: its name in JSON, its value, its unit, and from where to where it can be.
+type Number = (&'static str, f64, &'static str, [f64; 2]);
 
 /// A number of a disk: its name, value, unit, and where it comes from.
 pub(crate) type Origins = (&'static str, f64, &'static str, Origin);
 
-/// What a number has to be at least.
-#[derive(Clone, Copy, PartialEq)]
-enum Least {
-    /// More than nothing.
-    Some,
-    /// Nothing, or more.
-    None,
-    /// One, or more.
-    One,
-}
+const KIB: f64 = 1024.0;
+const MIB: f64 = KIB * KIB;
+/// More than any disk holds.
+const PIB: f64 = MIB * MIB * KIB;
+/// What carries bytes: from slower than a floppy disk to faster than memory.
+const RATE: [f64; 2] = [1e5, 1e13];
+/// Something that a request takes, in microseconds: up to ten seconds.
+const SOME_US: [f64; 2] = [1e-3, 1e7];
+/// The same where it may take none.
+const ANY_US: [f64; 2] = [0.0, 1e7];
+/// A seek, in milliseconds.
+const SEEK_MS: [f64; 2] = [0.0, 1e4];
+/// Parts of a disk, or requests that it takes at once.
+const COUNT: [f64; 2] = [1.0, 65_536.0];
+/// A cache, and what is read ahead.
+const CACHE: [f64; 2] = [0.0, MIB * MIB];
 
 fn rotating(spec: &Rotating) -> Vec<Number> {
-    use Least::{None, One, Some};
-    let (count, bytes) = (|n: u64| n as f64, |n: u64| n as f64);
+    let count = |n: u64| n as f64;
     let mut all = vec![
-        ("rpm", spec.rpm, "/min", Some),
-        ("heads", count(spec.heads), "", One),
-        ("zones", count(spec.zones), "", One),
-        ("track_sectors_multiple", count(spec.track_sectors_multiple), "sectors", One),
-        ("outer_bytes_per_second", spec.outer_bytes_per_second, "bytes/s", Some),
-        ("inner_bytes_per_second", spec.inner_bytes_per_second, "bytes/s", Some),
-        ("head_switch_us", spec.head_switch_us, "us", None),
-        ("seek.one_track_ms", spec.seek.one_track_ms, "ms", None),
-        ("seek.average_ms", spec.seek.average_ms, "ms", None),
-        ("seek.full_ms", spec.seek.full_ms, "ms", None),
-        ("write_settle_us", spec.write_settle_us, "us", None),
-        ("command_us", spec.command_us, "us", None),
-        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", Some),
-        ("depth", count(spec.depth as u64), "requests", One),
-        ("read_ahead_bytes", bytes(spec.read_ahead_bytes), "bytes", None),
-        ("segments", count(spec.segments as u64), "", One),
-        ("write_cache_bytes", bytes(spec.write_cache_bytes), "bytes", None),
+        ("rpm", spec.rpm, "/min", [60.0, 1e6]),
+        ("heads", count(spec.heads), "", [1.0, 1024.0]),
+        ("zones", count(spec.zones), "", [1.0, 1024.0]),
+        ("track_sectors_multiple", count(spec.track_sectors_multiple), "sectors", COUNT),
+        ("outer_bytes_per_second", spec.outer_bytes_per_second, "bytes/s", RATE),
+        ("inner_bytes_per_second", spec.inner_bytes_per_second, "bytes/s", RATE),
+        ("head_switch_us", spec.head_switch_us, "us", ANY_US),
+        ("seek.one_track_ms", spec.seek.one_track_ms, "ms", SEEK_MS),
+        ("seek.average_ms", spec.seek.average_ms, "ms", SEEK_MS),
+        ("seek.full_ms", spec.seek.full_ms, "ms", SEEK_MS),
+        ("write_settle_us", spec.write_settle_us, "us", ANY_US),
+        ("command_us", spec.command_us, "us", ANY_US),
+        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", RATE),
+        ("depth", count(spec.depth as u64), "requests", COUNT),
+        ("read_ahead_bytes", count(spec.read_ahead_bytes), "bytes", CACHE),
+        ("segments", count(spec.segments as u64), "", COUNT),
+        ("write_cache_bytes", count(spec.write_cache_bytes), "bytes", CACHE),
     ];
-    if let Option::Some(shingled) = &spec.shingled {
+    if let Some(shingled) = &spec.shingled {
+        let band = [4.0 * KIB, MIB * MIB];
         all.extend([
-            ("shingled.band_bytes", bytes(shingled.band_bytes), "bytes", Some),
-            ("shingled.cache_bytes", bytes(shingled.cache_bytes), "bytes", Some),
-            ("shingled.idle_ms", shingled.idle_ms, "ms", Some),
+            ("shingled.band_bytes", count(shingled.band_bytes), "bytes", band),
+            ("shingled.cache_bytes", count(shingled.cache_bytes), "bytes", [4.0 * KIB, PIB]),
+            ("shingled.idle_ms", shingled.idle_ms, "ms", [1e-3, 1e9]),
         ]);
     }
     all
 }
 
 fn ssd(spec: &Ssd) -> Vec<Number> {
-    use Least::{None, One, Some};
     let mut all = vec![
-        ("units", spec.units as f64, "", One),
-        ("page_bytes", spec.page_bytes as f64, "bytes", Some),
-        ("read_us", spec.read_us, "us", Some),
-        ("program_us", spec.program_us, "us", Some),
-        ("command_us", spec.command_us, "us", None),
-        ("latency_us", spec.latency_us, "us", None),
-        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", Some),
-        ("depth", spec.depth as f64, "requests", One),
-        ("write_cache_bytes", spec.write_cache_bytes as f64, "bytes", None),
+        ("units", spec.units as f64, "", COUNT),
+        ("page_bytes", spec.page_bytes as f64, "bytes", [512.0, MIB]),
+        ("read_us", spec.read_us, "us", SOME_US),
+        ("program_us", spec.program_us, "us", SOME_US),
+        ("command_us", spec.command_us, "us", ANY_US),
+        ("latency_us", spec.latency_us, "us", ANY_US),
+        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", RATE),
+        ("depth", spec.depth as f64, "requests", COUNT),
+        ("write_cache_bytes", spec.write_cache_bytes as f64, "bytes", CACHE),
     ];
     // One that there is no more of than of reads is not listed.
     if spec.write_latency_us != 0.0 {
-        all.push(("write_latency_us", spec.write_latency_us, "us", None));
+        all.push(("write_latency_us", spec.write_latency_us, "us", ANY_US));
     }
-    if let Option::Some(garbage) = &spec.garbage {
+    if let Some(garbage) = &spec.garbage {
+        let block = [512.0, 64.0 * KIB * MIB];
         all.extend([
-            ("garbage.block_bytes", garbage.block_bytes as f64, "bytes", Some),
-            ("garbage.spare_percent", garbage.spare_percent, "%", Some),
-            ("garbage.erase_us", garbage.erase_us, "us", None),
+            ("garbage.block_bytes", garbage.block_bytes as f64, "bytes", block),
+            ("garbage.spare_percent", garbage.spare_percent, "%", [0.1, 1000.0]),
+            ("garbage.erase_us", garbage.erase_us, "us", ANY_US),
         ]);
     }
     all
 }
 
 fn lun(spec: &Lun) -> Vec<Number> {
-    use Least::{None, One, Some};
     vec![
-        ("lun_bytes_per_second", spec.lun_bytes_per_second, "bytes/s", Some),
-        ("controller_bytes_per_second", spec.controller_bytes_per_second, "bytes/s", Some),
-        ("command_us", spec.command_us, "us", None),
-        ("latency_us", spec.latency_us, "us", None),
-        ("latency_us_per_mib", spec.latency_us_per_mib, "us", None),
-        ("crowding_us_per_mib", spec.crowding_us_per_mib, "us", None),
-        ("depth", spec.depth as f64, "requests", One),
-        ("flush_us", spec.flush_us, "us", None),
+        ("lun_bytes_per_second", spec.lun_bytes_per_second, "bytes/s", RATE),
+        ("controller_bytes_per_second", spec.controller_bytes_per_second, "bytes/s", RATE),
+        ("command_us", spec.command_us, "us", ANY_US),
+        ("latency_us", spec.latency_us, "us", ANY_US),
+        ("latency_us_per_mib", spec.latency_us_per_mib, "us", ANY_US),
+        ("crowding_us_per_mib", spec.crowding_us_per_mib, "us", ANY_US),
+        ("depth", spec.depth as f64, "requests", COUNT),
+        ("flush_us", spec.flush_us, "us", ANY_US),
     ]
 }
 
 fn lanes(spec: &Lanes) -> Vec<Number> {
-    vec![
-        ("lanes", spec.lanes as f64, "", Least::One),
-        ("latency_us", spec.latency_us, "us", Least::Some),
-    ]
+    vec![("lanes", spec.lanes as f64, "", COUNT), ("latency_us", spec.latency_us, "us", SOME_US)]
 }
-
-/// The smallest disk that there is a model of.
-const SMALLEST_BYTES: f64 = 1_048_576.0;
 
 impl Preset {
     fn numbers(&self) -> Vec<Number> {
         let mut all = vec![
-            ("capacity_bytes", self.capacity_bytes as f64, "bytes", Least::Some),
-            ("host.command_cpu_us", self.host.command_cpu_us, "us", Least::None),
-            ("host.max_transfer_bytes", self.host.max_transfer_bytes as f64, "bytes", Least::None),
+            ("capacity_bytes", self.capacity_bytes as f64, "bytes", [MIB, PIB]),
+            ("host.command_cpu_us", self.host.command_cpu_us, "us", ANY_US),
+            ("host.max_transfer_bytes", self.host.max_transfer_bytes as f64, "bytes", CACHE),
         ];
         all.extend(match &self.disk {
             Spec::Rotating(spec) => rotating(spec),
@@ -160,22 +159,29 @@ impl Preset {
     /// Names each of them.
     pub fn check(&self) -> Result<(), LabError> {
         let mut wrong = Vec::new();
-        for (name, value, _, least) in self.numbers() {
-            let (good, rule) = match least {
-                Least::Some => (value > 0.0, "more than 0"),
-                Least::None => (value >= 0.0, "0 or more"),
-                Least::One => (value >= 1.0, "1 or more"),
-            };
-            if !good || !value.is_finite() {
-                wrong.push(format!("{name} is {value}: it has to be {rule}"));
+        for (name, value, unit, [least, most]) in self.numbers() {
+            if !(least..=most).contains(&value) {
+                let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+                // No row of three hundred zeros.
+                let value = if value < 1e15 { format!("{value}") } else { format!("{value:e}") };
+                wrong.push(format!("{name} is {value}: it is from {least} to {most}{unit}"));
             }
         }
-        if self.capacity_bytes > 0 && (self.capacity_bytes as f64) < SMALLEST_BYTES {
-            let bytes = self.capacity_bytes;
-            wrong.push(format!("capacity_bytes is {bytes}: it has to be {SMALLEST_BYTES} or more"));
+        let transfer = self.host.max_transfer_bytes;
+        if (1..512).contains(&transfer) {
+            wrong.push(format!("host.max_transfer_bytes is {transfer}: it is 0, or from 512 on"));
         }
-        if let Spec::Rotating(spec) = &self.disk {
-            wrong.extend(contradictions(spec));
+        match &self.disk {
+            Spec::Rotating(spec) => wrong.extend(contradictions(spec)),
+            Spec::Ssd(Ssd { page_bytes, garbage: Some(garbage), .. })
+                if garbage.block_bytes < *page_bytes =>
+            {
+                wrong.push(format!(
+                    "garbage.block_bytes is {}: it holds a page, of {page_bytes} bytes",
+                    garbage.block_bytes,
+                ));
+            }
+            Spec::Ssd(_) | Spec::Lun(_) | Spec::Lanes(_) => {}
         }
         if wrong.is_empty() {
             return Ok(());
@@ -207,6 +213,9 @@ impl Preset {
     }
 }
 
+/// How many times as long as the average the longest seek is at most.
+pub(crate) const LONGEST_SEEK: f64 = 4.0;
+
 /// Numbers that are each a disk's, but not together.
 fn contradictions(spec: &Rotating) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -218,15 +227,21 @@ fn contradictions(spec: &Rotating) -> Vec<String> {
             seek.one_track_ms, seek.average_ms, seek.full_ms,
         ));
     }
-    if let Some(shingled) = &spec.shingled
-        && shingled.band_bytes < 4096
-    {
-        wrong.push(format!("shingled.band_bytes is {}: 4096 or more", shingled.band_bytes));
+    // Beyond that the curve through the three points would bend down below the first one.
+    let (average, full) = (seek.average_ms - seek.one_track_ms, seek.full_ms - seek.one_track_ms);
+    if full > LONGEST_SEEK * average {
+        wrong.push(format!(
+            "seek.full_ms is {} and seek.average_ms {}: without the time of one track it is \
+             {LONGEST_SEEK} times as long at most",
+            seek.full_ms, seek.average_ms,
+        ));
     }
     let track = spec.outer_bytes_per_second.min(spec.inner_bytes_per_second) * 60.0 / spec.rpm;
-    if track.is_finite() && track > 0.0 && track < 512.0 {
+    let least = 512.0 * spec.track_sectors_multiple as f64;
+    if track.is_finite() && track < least {
         wrong.push(format!(
-            "rpm is {} and inner_bytes_per_second {}: a track has no sector",
+            "rpm is {} and inner_bytes_per_second {}: a track has {track:.0} bytes, and its \
+             sectors at least {least}",
             spec.rpm, spec.inner_bytes_per_second,
         ));
     }
@@ -361,7 +376,14 @@ mod tests {
         assert!(refused(|s| s.rpm = 0.0).contains("rpm is 0"));
         assert!(refused(|s| s.rpm = -7200.0).contains("rpm is -7200"));
         assert!(refused(|s| s.rpm = f64::NAN).contains("rpm is NaN"));
-        assert!(refused(|s| s.rpm = 1e12).contains("a track has no sector"));
+        assert!(refused(|s| s.rpm = 0.9).contains("rpm is 0.9: it is from 60 to 1000000 /min"));
+        assert!(refused(|s| s.rpm = 1e12).contains("rpm is 1000000000000: it is from"));
+        assert!(refused(|s| s.track_sectors_multiple = 60_000).contains("its sectors at least"));
+        assert!(refused(|s| s.zones = 1_000_000_000).contains("zones is 1000000000"));
+        assert!(refused(|s| s.seek.full_ms = 1e300).contains("seek.full_ms is 1"));
+        assert!(refused(|s| s.seek.full_ms = 9999.0).contains("4 times as long at most"));
+        assert!(refused(|s| s.command_us = 1e300).contains("command_us is 1"));
+        assert!(refused(|s| s.bus_bytes_per_second = 1e-300).contains("bus_bytes_per_second"));
         assert!(refused(|s| s.heads = 0).contains("heads is 0"));
         assert!(refused(|s| s.track_sectors_multiple = 0).contains("track_sectors_multiple is 0"));
         assert!(refused(|s| s.bus_bytes_per_second = f64::INFINITY).contains("bus_bytes"));
@@ -374,5 +396,29 @@ mod tests {
         assert!(small.check().expect_err("refused").why.contains("capacity_bytes is 512"));
         small.capacity_bytes = 0;
         assert!(small.check().is_err());
+        small.capacity_bytes = 1 << 30;
+        small.host.max_transfer_bytes = 511;
+        assert!(small.check().expect_err("refused").why.contains("from 512 on"));
+    }
+
+    #[test]
+    fn numbers_of_flash_and_lanes_have_an_upper_end_too() {
+        let mut flash = preset("nvme-full").expect("a preset");
+        let Spec::Ssd(spec) = &mut flash.disk else { panic!("no flash") };
+        (spec.units, spec.latency_us) = (1 << 62, 1e300);
+        let Some(garbage) = &mut spec.garbage else { panic!("not full") };
+        garbage.spare_percent = 1e9;
+        let why = flash.check().expect_err("refused").why;
+        for name in [
+            "units is 4.611686018427388e18",
+            "latency_us is 1e300:",
+            "garbage.spare_percent is 1000000000:",
+        ] {
+            assert!(why.contains(name), "{name}: {why}");
+        }
+        let mut lanes = preset("lanes-10ms").expect("a preset");
+        let Spec::Lanes(spec) = &mut lanes.disk else { panic!("no lanes") };
+        spec.lanes = 1 << 62;
+        assert!(lanes.check().expect_err("refused").why.contains("it is from 1 to 65536"));
     }
 }

@@ -234,7 +234,7 @@ impl WriteCache {
 
 impl RotatingDisk {
     pub(crate) fn new(spec: &Rotating, capacity_bytes: u64, seed: u64) -> Self {
-        let rotation = (60e9 / spec.rpm.max(1.0)) as Nanos;
+        let rotation = (60e9 / spec.rpm) as Nanos;
         let head_switch = micros(spec.head_switch_us);
         let write_settle = micros(spec.write_settle_us);
         let one = micros(spec.seek.one_track_ms * 1e3);

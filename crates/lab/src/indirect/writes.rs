@@ -41,7 +41,8 @@ const DISK_BYTES: u64 = super::DISK_BYTES / SCALE;
 pub(super) const WRITERS: u64 = 4;
 /// Dirty data: what OpenZFS allowed.
 const DIRTY: Number =
-    Number::new("dirty data of the writes, of the whole machine", 4096.0, "MiB", Origin::Assumed);
+    Number::new("dirty data of the writes, of the whole machine", 4096.0, "MiB", Origin::Assumed)
+        .between(10.0, 1e6);
 /// Memory for blocks: more than all metadata.
 const MEMORY: Number = Number::new(
     "memory for blocks of the writes, of the whole machine",
@@ -51,14 +52,16 @@ const MEMORY: Number = Number::new(
 );
 /// How often as many blocks as the file has are overwritten before it is timed.
 const AGE: Number =
-    Number::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed);
+    Number::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed)
+        .between(0.0, 1000.0);
 /// The checksums in an indirect block repeat after as many, and compress.
 const DIFFERENT: Number = Number::whole(
     "different contents of the records that are written",
     CONTENTS as f64,
     "",
     Origin::Assumed,
-);
+)
+.between(1.0, 1e6);
 /// What of this a run can have otherwise.
 pub(super) const NUMBERS: [Number; 4] = [DIRTY, MEMORY, AGE, DIFFERENT];
 /// Blocks of a txg while the file is made and made old.
@@ -125,10 +128,10 @@ impl Machine {
         let bytes = |number| (setting.number(number) * f64::from(1 << 20)) as u64 / SCALE;
         Self {
             preset: preset.clone(),
-            dirty_max: bytes(&DIRTY).max(RECORD),
+            dirty_max: bytes(&DIRTY),
             cache_bytes: bytes(&MEMORY) as usize,
             age: setting.number(&AGE),
-            contents: setting.number(&DIFFERENT).max(1.0) as u64,
+            contents: setting.number(&DIFFERENT) as u64,
             seed: setting.seed,
         }
     }

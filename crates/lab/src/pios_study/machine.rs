@@ -25,12 +25,14 @@ const RUNTIMES: Origin = Origin::Fitted("the runtimes of the three profiles");
 const SUMS: Origin = Origin::Fitted("spa_sync's checksums; leaf_sync's checksums");
 
 const COUNT: f64 = 4.0;
-const SLOWED: Number = Number::whole("slowed by each other", 25.0, "%", SUMS);
-const SUMMED: Number = Number::new("processor: checksum", 700.0, "MiB/s", SUMS);
+const SLOWED: Number = Number::whole("slowed by each other", 25.0, "%", SUMS).between(0.0, 1000.0);
+const SUMMED: Number = Number::new("processor: checksum", 700.0, "MiB/s", SUMS).between(1.0, 1e6);
 /// What one such processor sums with it in a second.
-const SUMMED_256: Number = Number::new("processor: SHA-256", 190.0, "MiB/s", Origin::Assumed);
+const SUMMED_256: Number =
+    Number::new("processor: SHA-256", 190.0, "MiB/s", Origin::Assumed).between(1.0, 1e6);
 const STEPS: Number =
-    Number::new("processor: steps of a block beside its checksum", 1976.0, "MiB/s", RUNTIMES);
+    Number::new("processor: steps of a block beside its checksum", 1976.0, "MiB/s", RUNTIMES)
+        .between(1.0, 1e6);
 /// The profiles have blocks of one size, so what each block costs was chosen by none of them.
 const STEPS_EACH: Number = Number::new(
     "processor: steps of a block beside its checksum, each",
@@ -38,8 +40,9 @@ const STEPS_EACH: Number = Number::new(
     "us",
     Origin::Assumed,
 );
-const COPIED: Number = Number::new("processor: copy", 1000.0, "MiB/s", RUNTIMES);
-const APPLIED: Number = Number::new("processor: application", 2500.0, "MiB/s", RUNTIMES);
+const COPIED: Number = Number::new("processor: copy", 1000.0, "MiB/s", RUNTIMES).between(1.0, 1e6);
+const APPLIED: Number =
+    Number::new("processor: application", 2500.0, "MiB/s", RUNTIMES).between(1.0, 1e6);
 /// Nothing in the study says how long its engine kept a lock for a block. See `survey.rs`.
 const LOCKED: Number =
     Number::new("processor: under a lock, each block", 0.0, "us", Origin::Assumed);
@@ -52,9 +55,10 @@ const LOCKED_SURVEYED: Number = Number::new(
 );
 /// Dirty data that the engine of 2007 lets into a txg: what it may take of 4 GB of memory. zinc has
 /// as much on this machine.
-const DIRTY: Number = Number::new("dirty data at most", 1536.0, "MiB", RUNTIMES);
+const DIRTY: Number = Number::new("dirty data at most", 1536.0, "MiB", RUNTIMES).between(16.0, 1e6);
 /// What its writers' queue takes in.
-const QUEUE: Number = Number::new("writers' queue of 2007", 512.0, "MiB", RUNTIMES);
+const QUEUE: Number =
+    Number::new("writers' queue of 2007", 512.0, "MiB", RUNTIMES).between(1.0, 1e6);
 
 /// What of this a run can have otherwise.
 pub(crate) const NUMBERS: [Number; 11] = [
@@ -115,7 +119,7 @@ pub fn processors_with_locks(setting: &Setting) -> Processors {
 }
 
 fn microseconds(setting: &Setting, number: &Number) -> Duration {
-    Duration::from_secs_f64(setting.number(number).max(0.0) / 1e6)
+    Duration::from_secs_f64(setting.number(number) / 1e6)
 }
 
 fn with_locks(setting: &Setting, locked: &Number) -> Processors {

@@ -64,7 +64,7 @@ fn measure(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pa
     let size = disk.size();
     let mut paces = Vec::new();
     for kib in PUBLISHED.iter().map(|p| p.kib).filter(|kib| kib << 10 <= size) {
-        (setting.progress)(&format!("writes of {kib} KiB"));
+        setting.step(&format!("writes of {kib} KiB"))?;
         let (len, begin) = (kib << 10, disk.now());
         let until = StopAt { seconds: setting.seconds, count: u64::MAX };
         let pace = pace(&mut disk, ModelKind::Write, len, until, in_a_row(size, len))
@@ -72,7 +72,7 @@ fn measure(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pa
         open.pool.sync().map_err(StreamError::from)?;
         paces.push(Pace { seconds: (disk.now() - begin).as_secs_f64(), ..pace });
     }
-    (setting.progress)("writes with a sync after each");
+    setting.step("writes with a sync after each")?;
     let (len, begin) = (u64::from(BLOCK_BYTES), disk.now());
     let (mut next, mut count) = (in_a_row(size, len), 0);
     let seconds = loop {

@@ -51,7 +51,7 @@ fn write(
     bytes: u64,
     part: u64,
 ) -> Result<u64, LabError> {
-    (setting.progress)(&format!("writing blocks of {bytes} bytes"));
+    setting.step(&format!("writing blocks of {bytes} bytes"))?;
     let size = part / (SECTOR_BYTES / bytes).max(1);
     let volume = open.volume(&name(bytes), size, bytes as u32)?;
     let mut disk = VolumeDisk::new(volume, open.pool.rt())?;
@@ -73,7 +73,7 @@ fn read_all(
     let stats = || open.pool.view().block_stats();
     let before = stats();
     let read = |(p, written): (&super::Published, &u64)| {
-        (setting.progress)(&format!("reads of blocks of {} bytes", p.bytes));
+        setting.step(&format!("reads of blocks of {} bytes", p.bytes))?;
         read(open, setting, p.bytes, *written)
     };
     let sizes: Vec<Sizes> =

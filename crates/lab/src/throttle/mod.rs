@@ -109,10 +109,13 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run: run_it,
 };
 
+/// The most seconds, and MB, that its numbers can be.
+const SECONDS: f64 = 1000.0;
+const MOST_MB: f64 = 64.0 * 1024.0;
 /// Disks of the study's pool.
 const DISKS: f64 = 42.0;
 /// Writers of all reports, and of the run with today's throttle.
-const WRITERS: Number = Number::whole("writers", 3.0, "", DELAYS);
+const WRITERS: Number = Number::whole("writers", 3.0, "", DELAYS).between(1.0, 1000.0);
 const DELAYS: Origin = Origin::Fitted("synctime 5 s and 1 s: delays");
 /// What a writer does beside writing: alone it writes 720 MB in a second.
 const OWN_TIME: Number = Number::new(
@@ -120,32 +123,42 @@ const OWN_TIME: Number = Number::new(
     1e3 / 720.0,
     "ms",
     Origin::Fitted("synctime 5 s and 1 s: delays; override 800 MB: written"),
-);
+)
+.between(0.0, SECONDS * 1e3);
 const INFLATION: Number =
-    Number::whole("how often a byte counts", 4.0, "", Origin::Fitted("synctime 1 s: limits"));
+    Number::whole("how often a byte counts", 4.0, "", Origin::Fitted("synctime 1 s: limits"))
+        .between(1.0, 100.0);
 const LIMIT: Number =
-    Number::new("largest limit", 8100.0, "MB", Origin::Fitted("synctime 5 s: limits"));
+    Number::new("largest limit", 8100.0, "MB", Origin::Fitted("synctime 5 s: limits"))
+        .between(1.0, MOST_MB);
 /// The limit that was set for the third report, and the one that it shows.
 const OVERRIDE_MB: f64 = 800.0;
-const OVERRIDE: Number = Number::new("limit of report 3", OVERRIDE_MB, "MB", Origin::Study);
+const OVERRIDE: Number =
+    Number::new("limit of report 3", OVERRIDE_MB, "MB", Origin::Study).between(1.0, MOST_MB);
 const OVERRIDE_SHOWN_MB: f64 = 1600.0;
 /// For how long the writers of the reports have been writing when those begin.
 const LEAD_OF_2: Number =
-    Number::new("report 2 begins after", 0.7, "s", Origin::Fitted("synctime 1 s: shortest sync"));
-const LEAD_OF_3: Number = Number::new("report 3 begins after", 1.0, "s", Origin::Assumed);
+    Number::new("report 2 begins after", 0.7, "s", Origin::Fitted("synctime 1 s: shortest sync"))
+        .between(0.0, SECONDS);
+const LEAD_OF_3: Number =
+    Number::new("report 3 begins after", 1.0, "s", Origin::Assumed).between(0.0, SECONDS);
 const PUSH: Number = Number::new(
     "dirty data that push a txg",
     160.0,
     "MB",
     Origin::Fitted("override 800 MB: syncs"),
-);
-const DEPTH: Number = Number::whole("writes under way on each disk", 35.0, "", Origin::Assumed);
+)
+.between(1.0, MOST_MB);
+const DEPTH: Number =
+    Number::whole("writes under way on each disk", 35.0, "", Origin::Assumed).between(1.0, 1000.0);
 /// How much later than the one before each writer begins.
-const BEGIN_APART: Number = Number::new("writers begin apart", 0.0, "s", Origin::Assumed);
+const BEGIN_APART: Number =
+    Number::new("writers begin apart", 0.0, "s", Origin::Assumed).between(0.0, SECONDS);
 /// Whether the writers of report 2 first free what there is (1): `dd` does, of a file that it
 /// writes again.
 const FREED: Number =
-    Number::whole("report 2 frees what was written before", 0.0, "", Origin::Assumed);
+    Number::whole("report 2 frees what was written before", 0.0, "", Origin::Assumed)
+        .between(0.0, 1.0);
 /// What of this a run can have otherwise.
 pub(crate) const NUMBERS: [Number; 11] = [
     WRITERS,
@@ -178,7 +191,7 @@ impl Part<'_> {
     }
 
     fn writers(self) -> usize {
-        self.number(&WRITERS).max(1.0) as usize
+        self.number(&WRITERS) as usize
     }
 
     fn of_all(self) -> f64 {
@@ -200,7 +213,7 @@ impl Part<'_> {
             "zfs_vdev_aggregation_limit=131072".to_owned(),
         ];
         let own_time = self.number(&OWN_TIME) / 1e3 / self.of_all();
-        let own_time = Duration::from_secs_f64(own_time.max(0.0));
+        let own_time = Duration::from_secs_f64(own_time);
         Machine { disks: self.disks, own_time, tunables: [&all, tunables].concat() }
     }
 
@@ -239,7 +252,7 @@ impl Part<'_> {
     /// The third test, with this limit.
     fn fixed_at(self, limit_mb: f64) -> Test {
         // The setting is in bytes that count once.
-        let fixed = limit_mb / self.number(&INFLATION).max(1.0);
+        let fixed = limit_mb / self.number(&INFLATION);
         let settings = [self.bytes("zfs_write_limit_override", fixed), self.pushed(limit_mb)];
         test(&settings, self.writers(), self.number(&LEAD_OF_3), OBSERVED)
     }
