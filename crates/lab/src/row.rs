@@ -175,6 +175,8 @@ pub enum Verdict {
 
 /// Why the rows of another machine are not judged.
 pub(crate) const ELSEWHERE: &str = "not the study's machine";
+/// Why a row is not that has no value: what it is of did not happen.
+const NOTHING: &str = "nothing was measured";
 /// Why rows of ours without a goal are not.
 const NO_GOAL: &str = "no goal";
 
@@ -399,6 +401,7 @@ impl Row {
     pub fn verdict(&self) -> Verdict {
         match self.not_judged {
             Some(why) => Verdict::NotJudged(why),
+            None if self.values.iter().all(|v| v.is_nan()) => Verdict::NotJudged(NOTHING),
             None if self.values.iter().all(|v| self.range.holds(*v)) => Verdict::Within,
             None => Verdict::Outside,
         }
@@ -458,6 +461,10 @@ mod tests {
         row.join(&one(120.0));
         assert_eq!((row.measured(), row.verdict()), (104.0, Verdict::Outside));
         assert_eq!(row.not_judged(ELSEWHERE).verdict(), Verdict::NotJudged(ELSEWHERE));
+        let mut none = one(f64::NAN);
+        assert_eq!(none.verdict(), Verdict::NotJudged(NOTHING));
+        none.join(&one(95.0));
+        assert_eq!(none.verdict(), Verdict::Outside);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Validation {
     pub measured: f64,
     /// The same of the model.
     pub predicted: f64,
+    /// The part by which they may be apart.
+    pub part: f64,
 }
 
 impl Validation {
@@ -31,6 +33,22 @@ impl Validation {
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.predicted / self.measured.max(1e-9)
+    }
+
+    /// Whether the model says what was measured, as well as such models do.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        (self.ratio() - 1.0).abs() <= self.part
+    }
+}
+
+/// The part by which a model of this kind of disk may be off in reads, or in writes.
+fn part(preset: &Preset, writes: bool) -> f64 {
+    match (&preset.disk, writes) {
+        (Spec::Rotating(_), false) => 0.15,
+        (Spec::Rotating(_), true) => 0.2,
+        (_, false) => 0.25,
+        (_, true) => 0.4,
     }
 }
 
@@ -121,7 +139,7 @@ pub fn validate(
         }
         let model = ModelDisk::new(preset, 1).read_many(depth, kib << 10, &reads.places);
         let model = model.map_err(failed)?;
-        Ok(reads.validation(name, seconds, model))
+        Ok(reads.validation(name, (seconds, model), part(preset, false)))
     };
     READS.into_iter().map(one).collect()
 }
@@ -158,7 +176,8 @@ pub fn validate_writes(
         while writes.want_more(effort, pair.seconds) {
             pair.write(&mut writes, pattern.1).map_err(failed)?;
         }
-        out.push(writes.validation(name, pair.seconds, pair.predicted));
+        let seconds = (pair.seconds, pair.predicted);
+        out.push(writes.validation(name, seconds, part(preset, true)));
     }
     Ok(out)
 }
@@ -246,9 +265,9 @@ impl Requests {
     }
 
     /// What they come to, by the seconds that they took on the disk and on the model.
-    fn validation(&self, pattern: String, seconds: f64, model: f64) -> Validation {
+    fn validation(&self, pattern: String, (seconds, model): (f64, f64), part: f64) -> Validation {
         let mib = self.bytes() as f64 / f64::from(1 << 20);
         let (measured, predicted) = (mib / seconds.max(1e-9), mib / model.max(1e-9));
-        Validation { pattern, measured, predicted }
+        Validation { pattern, measured, predicted, part }
     }
 }

@@ -3,7 +3,7 @@
 use lab::disk::{Preset, Rotating, Spec, preset};
 use lab::fit::{Effort, fit, with_writes};
 use lab::raw_disk::{Access, FileDisk, ModelDisk};
-use lab::validate::{Steps, fitted, validate, validate_writes};
+use lab::validate::{Steps, Validation, fitted, validate, validate_writes};
 
 const EFFORT: Effort = Effort { seconds: 1e9, requests: 2000 };
 
@@ -206,5 +206,31 @@ fn every_number_under_way_is_measured_for_as_long() {
     for depth in [1, 2, 64] {
         let reads = disk.1.get(&depth).copied().unwrap_or(0);
         assert!(reads as u64 >= EFFORT.requests, "{depth}: {reads}");
+    }
+}
+
+/// What the guide says of the presets (docs/guide/lab.md): a fit knows of no garbage collection and
+/// of no bands, and a validation says so.
+#[test]
+fn a_validation_says_of_which_disks_a_fit_knows_too_little() {
+    for (name, reads, writes) in [
+        ("indirect-study", 0, 0),
+        ("nvme", 0, 0),
+        ("seek-study", 1, 2),
+        ("sata-ssd-full", 0, 5),
+        ("nvme-full", 0, 3),
+        ("smr-5t", 0, 4),
+        ("ddn-s2a9550-lun", 3, 0),
+    ] {
+        let Some(original) = preset(name) else { panic!("no preset {name}") };
+        let mut disk = ModelDisk::new(&original, 3);
+        let steps = Steps { write: true, validate: true };
+        let found = fitted(&mut disk, "x", EFFORT, steps, &|_| {});
+        let (_, all) = found.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let outside = |of_writes| {
+            let is_of = |one: &&Validation| one.pattern.starts_with("writes ") == of_writes;
+            all.iter().filter(is_of).filter(|one| !one.is_within()).count()
+        };
+        assert_eq!((outside(false), outside(true)), (reads, writes), "{name}: {all:?}");
     }
 }

@@ -29,7 +29,10 @@ body { color: var(--fg); background: var(--bg); font: 16px/1.5 system-ui, sans-s
   max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
 .place, figcaption, caption { color: var(--soft); } .meaning { font-size: 1.1rem; }
-.scroll { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; }
+.scroll { overflow-x: auto; margin: 1rem 0;
+  background: linear-gradient(to left, var(--bg) 40%, transparent) 100% 0 / 3rem 100% no-repeat
+  local, linear-gradient(to left, var(--soft), transparent) 100% 0 / .8rem 100% no-repeat; }
+table { border-collapse: collapse; }
 th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; min-width: 14rem; max-width: 22rem; }
 td { white-space: nowrap; } td:first-child, td.words { white-space: normal; }
@@ -52,12 +55,13 @@ dd::before { content: \"\"; } td { font-variant-numeric: tabular-nums; }
   table { font-size: .85rem; } th, td { padding: .15rem .4rem; }
   .scroll th:first-child, .scroll td:first-child { position: sticky; left: 0;
     background: var(--bg); min-width: 7rem; max-width: 9rem; } svg text { font-size: 16px; }
+  .kinds th:first-child, .kinds td:first-child { min-width: 0; }
   svg .label { font-size: 17px; } }
 @media print { :root { --fg: #000; --bg: #fff; --soft: #444; --line: #bbb; }
   body { font-size: 10pt; max-width: none; margin: 0; } .scroll { overflow: visible; }
-  table { font-size: 7pt; width: 100%; } th, td { padding: .1rem .25rem; }
-  td, td.seeds { white-space: normal; overflow-wrap: anywhere; }
-  th:first-child, td:first-child { min-width: 0; } thead { display: table-header-group; }
+  table { font-size: 6.5pt; width: 100%; } th, td { padding: .1rem .2rem; }
+  td, td.seeds { white-space: normal; overflow-wrap: normal; word-break: normal; }
+  .scroll { background: none; } th:first-child, td:first-child { min-width: 0; } thead { display: table-header-group; }
   tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } pre { white-space: pre-wrap; }
   svg { max-width: 30rem; } }
 ";
@@ -73,7 +77,8 @@ pub fn page(outcomes: &[Outcome], how: &str) -> String {
     colours(&mut out);
     out.push_str("</style>\n</head>\n<body>\n<h1>zinc lab</h1>\n");
     let _ = writeln!(out, "<p class=\"place\">{}</p>", escape(how));
-    if outcomes.iter().any(|outcome| !outcome.rows.is_empty()) {
+    // A page without a study has nothing to sum up.
+    if outcomes.iter().flat_map(|outcome| &outcome.rows).any(|row| row.compared().is_some()) {
         summary(outcomes, &mut out);
     }
     for outcome in outcomes {
@@ -121,7 +126,9 @@ fn summary(outcomes: &[Outcome], out: &mut String) {
 }
 
 fn kinds(tallies: &[Tally], out: &mut String) {
-    out.push_str("<div class=\"scroll\"><table>\n<tr><th>kind</th><th>rows</th><th>judged</th>");
+    out.push_str(
+        "<div class=\"scroll kinds\"><table>\n<tr><th>kind</th><th>rows</th><th>judged</th>",
+    );
     out.push_str("<th>within</th><th class=\"words\">what it is</th></tr>\n");
     for tally in tallies.iter().filter(|tally| tally.rows > 0) {
         let _ = writeln!(

@@ -34,14 +34,24 @@ pub fn presets() -> String {
 /// What was measured of a disk, and what the model said of it.
 #[must_use]
 pub fn validations(found: &[Validation]) -> String {
-    let headings = ["PATTERN", "MEASURED MB/S", "MODEL MB/S", "RATIO"];
-    let mut table = Table::new(&headings, &[false, true, true, true], false);
+    let headings = ["PATTERN", "MEASURED MB/S", "MODEL MB/S", "RATIO", "VERDICT"];
+    let mut table = Table::new(&headings, &[false, true, true, true, false], false);
     for one in found {
         let [measured, predicted, ratio] =
             [one.measured, one.predicted, one.ratio()].map(|n| format!("{n:.2}"));
-        table.row(vec![one.pattern.clone(), measured, predicted, ratio]);
+        let verdict = if one.is_within() { "within" } else { "OUTSIDE" }.to_owned();
+        table.row(vec![one.pattern.clone(), measured, predicted, ratio, verdict]);
     }
+    let outside = found.iter().filter(|one| !one.is_within()).count();
     table.text()
+        + &match outside {
+            0 => String::new(),
+            n => format!(
+                "{n} of {} patterns are outside: do not rely on the preset for requests like \
+                 these.\n",
+                found.len(),
+            ),
+        }
 }
 
 #[cfg(test)]
@@ -53,9 +63,13 @@ mod tests {
         let lines = |text: &str| text.lines().count();
         assert_eq!(lines(&experiments()), crate::EXPERIMENTS.len() + 1);
         assert_eq!(lines(&presets()), all_presets().len() + 1);
-        let one = Validation { pattern: "4 KiB".to_owned(), measured: 2.0, predicted: 1.0 };
-        let text = validations(&[one]);
+        let pattern = "4 KiB".to_owned();
+        let one = Validation { pattern, measured: 2.0, predicted: 1.9, part: 0.1 };
+        let far = Validation { predicted: 1.0, ..one.clone() };
+        let text = validations(std::slice::from_ref(&one));
         assert_eq!(lines(&text), 2);
-        assert!(text.contains("2.00") && text.contains("1.00"), "{text}");
+        assert!(text.contains("0.95  within") && !text.contains("outside"), "{text}");
+        let text = validations(&[one, far]);
+        assert!(text.contains("0.50  OUTSIDE") && text.contains("1 of 2 patterns"), "{text}");
     }
 }
