@@ -22,6 +22,7 @@ pub mod fit;
 mod held_out;
 pub mod images;
 mod indirect;
+pub mod options;
 pub mod outcome;
 pub mod parameter;
 pub mod pios;

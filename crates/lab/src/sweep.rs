@@ -73,6 +73,16 @@ impl Sweep {
             }
         };
         let sweeps: Vec<_> = sweeps.iter().map(one).collect::<Result<_, _>>()?;
+        if let [first, second] = &sweeps[..]
+            && first.0 == second.0
+        {
+            return Err(Wrong::option(format!("--sweep has {} twice", first.0)).hint(format!(
+                "--sweep {}={},{}",
+                first.0,
+                first.1.join(","),
+                second.1.join(",")
+            )));
+        }
         let mut all = vec![base];
         for (name, values) in &sweeps {
             let with = |options: &Options, value: &String| {
@@ -131,8 +141,9 @@ impl Sweep {
 
     /// A page with the answers as a table and as charts.
     #[must_use]
-    pub fn page(&self, answers: &[Answer]) -> String {
-        picture(&points(&self.swept, &self.all, answers), &how(&self.swept, &self.all))
+    pub fn page(&self, answers: &[Answer], seconds: f64, seed: u64) -> String {
+        let how = format!("{} --seconds {seconds} --seed {seed}", how(&self.swept, &self.all));
+        picture(&points(&self.swept, &self.all, answers), &how)
     }
 }
 
@@ -217,13 +228,22 @@ fn points(swept: &[&'static str], all: &[Options], answers: &[Answer]) -> Vec<Po
     all.iter().zip(answers).map(one).collect()
 }
 
-/// What was not swept, for the head of the page.
+/// The command but for what is no option of a question, for the head of the page.
 fn how(swept: &[&'static str], all: &[Options]) -> String {
     let mut how = format!("zinc {}: zinc lab what-if", env!("CARGO_PKG_VERSION"));
     for (name, value) in all.first().into_iter().flatten() {
         if !swept.contains(name) {
             how += &format!(" --{name} {value}");
         }
+    }
+    for name in swept {
+        let mut values: Vec<&str> = Vec::new();
+        for value in all.iter().filter_map(|options| options.get(name)) {
+            if !values.contains(&value.as_str()) {
+                values.push(value);
+            }
+        }
+        how += &format!(" --sweep {name}={}", values.join(","));
     }
     how
 }

@@ -161,3 +161,66 @@ fn a_pipe_without_a_writer_is_not_waited_for() {
         assert!(run.code != 0 && run.err.contains(why), "{command}: {}", run.err);
     }
 }
+
+/// As `zpool create`, which takes such a device only by force, or not at all.
+#[test]
+fn a_device_of_a_pool_is_not_overwritten_unasked() {
+    let dir = place();
+    run(dir.path(), "zpool create tank disk").ok();
+    let sweep = "lab run raw-sweep --device disk --destroy-data --yes --seconds 0.01";
+    let fit = "lab fit --device disk --write --destroy-data --yes --seconds 0.01";
+    let pios = "pios -p disk --force -t 1 -n 1 -s 64K -c 64K";
+    let refused = |command: &str, why: &str| {
+        let run = run(dir.path(), command);
+        assert!(run.code != 0 && run.out.is_empty(), "{command}: {}", run.out);
+        assert!(run.err.contains(why), "{command}: {}", run.err);
+        assert!(!run.err.contains("panicked"), "{command}: {}", run.err);
+    };
+    for command in [sweep, fit, pios, &format!("{sweep} -f"), &format!("{fit} -f")] {
+        refused(command, "is part of active pool 'tank'");
+    }
+    run(dir.path(), "zpool export -d . tank").ok();
+    for command in [sweep, fit] {
+        refused(command, "is part of exported pool 'tank'");
+        refused(command, "use '-f' to overwrite it");
+    }
+    run(dir.path(), "zpool import -d . tank").ok();
+    run(dir.path(), "zpool export -d . tank").ok();
+    run(dir.path(), &format!("{sweep} -f")).ok();
+}
+
+#[test]
+fn a_run_in_a_pool_that_is_interrupted_leaves_nothing_there() {
+    let dir = place();
+    run(dir.path(), "zpool create tank disk").ok();
+    let args = "lab run raw-sweep --pool tank -d . --seconds 1";
+    for signal in ["INT", "TERM"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_zinc"))
+            .args(args.split_whitespace())
+            .current_dir(dir.path())
+            .env("ZINC_STATE", dir.path().join("run/state"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let (signal, process) = (format!("-{signal}"), child.id().to_string());
+        assert!(Command::new("kill").args([signal, process]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && err.contains("called off"), "{err}");
+        assert_eq!(run(dir.path(), "zfs list -d . -H -o name").ok(), "tank\n");
+    }
+}
+
+#[test]
+fn what_failed_is_named_and_what_came_before_it_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::File::create(dir.path().join("disk")).unwrap().set_len(64 << 20).unwrap();
+    let command = "lab run raw-sweep sync-stream --device disk --destroy-data --yes --seconds 0.01";
+    let failed = run(dir.path(), &format!("{command} -j"));
+    assert!(failed.code == 1 && failed.err.contains("sync-stream: "), "{}", failed.err);
+    let report: Value = serde_json::from_str(&failed.out).unwrap();
+    assert_eq!(report["experiments"][0]["experiment"], "raw-sweep");
+    assert_eq!(report["experiments"].as_array().unwrap().len(), 1);
+}

@@ -9,11 +9,9 @@ use crate::progress;
 use crate::session::Session;
 use crate::ui;
 use engine::Progress;
-use engine::config::LabelConfig;
 use engine::devices::disk::{self, Collected, DiskError, LogDevice};
 use engine::devices::price::Workload;
 use engine::devices::{FarName, WriteDeviceRef};
-use engine::pools::{DeviceCheck, DeviceRefusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -239,21 +237,9 @@ fn refuse_content(
     device: &Arc<LogDevice>,
     force: bool,
 ) -> Result<(), Failure> {
-    let user = |label: &LabelConfig, is_spare| claim::user(session, label, is_spare);
-    let check = DeviceCheck { pool: None, force, user: &user };
+    let what = format!("cannot write to the disk in {}", name.as_str());
     let own: WriteDeviceRef = Arc::<LogDevice>::clone(device);
-    match check.opened(Path::new(name.as_str()), &own, false) {
-        Err(why @ (DeviceRefusal::InPool(_) | DeviceRefusal::Holds(_))) => {
-            let failure = Failure::new(format!("cannot write to the disk in {}", name.as_str()));
-            let failure = failure.because(format!("it {why}"));
-            Err(match &why {
-                DeviceRefusal::InPool(pool) => failure.hint(views::devices::give_up(pool)),
-                _ => failure.hint("use '-f' to overwrite it"),
-            })
-        }
-        // Any other disk is as good as its copy.
-        Ok(()) | Err(_) => Ok(()),
-    }
+    claim::content(session, &what, (Path::new(name.as_str()), Some(&own)), &|_| force).map(drop)
 }
 
 fn claimed(

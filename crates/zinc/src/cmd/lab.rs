@@ -4,6 +4,7 @@ mod sensitivity;
 mod what_if;
 
 use crate::cmd::verb::{Served, Verb};
+use crate::cmd::zpool::claim;
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
 use crate::report_file::ReportFile;
@@ -11,16 +12,18 @@ use crate::session::Session;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
+use engine::pools::Content;
 use lab::error::LabError;
 use lab::experiment::{Experiment, SEEDS, Setting};
 use lab::fit::Effort;
+use lab::options::{self, IsCalledOff, number, part, seconds};
 use lab::outcome::Outcome;
 use lab::raw_disk::{Access, FileDisk, ModelDisk};
 use lab::report;
 use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
 use lab::validate::{Steps, fitted};
-use lab::workspace::CACHE_BYTES;
+use lab::workspace::{CACHE_BYTES, POOL_ON_DEVICE};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,6 +48,7 @@ pub enum Command {
 
 /// Arguments of `zinc lab run`.
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 #[command(group = ArgGroup::new("target").args(["sim", "device", "pool"]))]
 pub struct Run {
     /// Names of experiments (`zinc lab list`), or `all`
@@ -66,6 +70,9 @@ pub struct Run {
     /// Allow experiments that write to the device, which destroys its data
     #[arg(long, requires = "device")]
     destroy_data: bool,
+    /// Also if the device holds something, such as a part of a pool
+    #[arg(short, long, requires = "destroy_data")]
+    force: bool,
     /// Do not ask before data is destroyed
     #[arg(long)]
     yes: bool,
@@ -96,29 +103,6 @@ pub struct Run {
     /// on simulated disks, and 1 elsewhere or with --seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
-}
-
-/// Parses `--scale`.
-fn part(text: &str) -> Result<f64, String> {
-    number_up_to(text, 1.0)
-}
-
-/// Parses `--seconds`.
-fn seconds(text: &str) -> Result<f64, String> {
-    const DAY: f64 = 86400.0;
-    number_up_to(text, DAY)
-}
-
-/// Parses `--machine`.
-fn number(text: &str) -> Result<(String, f64), String> {
-    let (name, value) = text.rsplit_once('=').ok_or("it takes NAME=VALUE")?;
-    let value = value.trim().parse().map_err(|_| "it takes NAME=VALUE, the value a number")?;
-    Ok((name.trim().to_owned(), value))
-}
-
-fn number_up_to(text: &str, most: f64) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|n: &f64| *n > 0.0 && *n <= most);
-    number.ok_or_else(|| format!("it takes more than 0, and {most} at most"))
 }
 
 /// Arguments of `zinc lab presets`.
@@ -156,10 +140,12 @@ impl From<LabError> for Failure {
 }
 
 fn experiment(name: &str) -> Result<&'static Experiment, Failure> {
-    lab::experiment(name).ok_or_else(|| {
-        Failure::usage(format!("no experiment '{name}'"))
-            .hint("`zinc lab list` lists them; `zinc lab run all` runs all")
-    })
+    lab::experiment(name).ok_or_else(|| no_experiment(name))
+}
+
+fn no_experiment(name: &str) -> Failure {
+    Failure::usage(format!("no experiment '{name}'"))
+        .hint("`zinc lab list` lists them; `zinc lab run all` runs all")
 }
 
 /// `zinc lab list`.
@@ -189,6 +175,7 @@ impl Verb for Presets {
 
 /// Arguments of `zinc lab fit`.
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 #[command(group = ArgGroup::new("disk").args(["sim", "device"]).required(true))]
 pub struct Fit {
     /// This disk or file, which is only read without --write
@@ -210,6 +197,9 @@ pub struct Fit {
     /// Allow writes to the device, which destroys its data
     #[arg(long, requires_all = ["device", "write"])]
     destroy_data: bool,
+    /// Also if the device holds something, such as a part of a pool
+    #[arg(short, long, requires = "destroy_data")]
+    force: bool,
     /// Do not ask before data is destroyed
     #[arg(long, requires = "destroy_data")]
     yes: bool,
@@ -227,8 +217,8 @@ impl Verb for Fit {
                     .because("--write destroys what is on it")
                     .hint("pass --destroy-data to allow that"));
             }
-            if self.write && !self.yes {
-                confirm(session, path)?;
+            if self.write {
+                may_destroy(session, path, self.force, self.yes)?;
             }
             let access = if self.write { Access::Write } else { Access::Read };
             let mut disk = FileDisk::open(path, access)?;
@@ -262,20 +252,22 @@ impl Verb for Run {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let target = self.target(session)?;
-        let experiments = self.experiments(&target)?;
+        let experiments = options::experiments(&self.names, &target);
+        let experiments = experiments.map_err(|name| no_experiment(&name))?;
         experiments.iter().try_for_each(|experiment| target.check(experiment))?;
         if let Target::Device { path, destroy: true } = &target
             && experiments.iter().any(|experiment| experiment.destroys())
-            && !self.yes
         {
-            confirm(session, path)?;
+            may_destroy(session, path, self.force, self.yes)?;
         }
+        let ends = ending(session, &target)?;
         let page = self.html.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
         let figures =
             self.figures.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
-        let jobs: Vec<Job> = experiments.iter().map(|e| self.job(session, e, &target)).collect();
+        let jobs: Vec<Job> =
+            experiments.iter().map(|e| self.job(session, e, &target, &ends)).collect();
         let mut outcomes = Vec::new();
-        lab::runs::run(&target, &jobs, &mut |outcome| {
+        let ran = lab::runs::run(&target, &jobs, &mut |outcome| {
             clear_line(session);
             if !self.json {
                 if !outcomes.is_empty() {
@@ -284,17 +276,20 @@ impl Verb for Run {
                 ui::out(session, &report::text(&outcome, 90));
             }
             outcomes.push(outcome);
-        })?;
-        if self.json {
+        });
+        // Those before one that failed are shown all the same.
+        if self.json && (ran.is_ok() || !outcomes.is_empty()) {
             ui::json(session, &report::json(&outcomes));
-        } else if outcomes.len() > 1 {
+        }
+        ran?;
+        if !self.json && outcomes.len() > 1 {
             ui::out(session, &format!("\n{}\n", report::headline(&outcomes)));
         }
         if let Some(page) = page {
-            page.write(&report::page(&outcomes, &self.how(&target)))?;
+            page.write(&report::page(&outcomes, &self.how(&jobs)))?;
         }
         if let Some(figures) = figures {
-            figures.write(&lab::figures::markdown(&outcomes, &self.how(&target)))?;
+            figures.write(&lab::figures::markdown(&outcomes, &self.how(&jobs)))?;
         }
         let good = outcomes.iter().all(Outcome::within_bounds);
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -302,25 +297,11 @@ impl Verb for Run {
 }
 
 impl Run {
-    /// Those named, each once; `all` are those that can run on the target.
-    fn experiments(&self, target: &Target) -> Result<Vec<&'static Experiment>, Failure> {
-        if self.names.iter().any(|name| name == "all") {
-            let kept = self.device.is_some() && !self.destroy_data;
-            let fits = |e: &&Experiment| target.suits(e) && !(kept && e.destroys());
-            return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
-        }
-        self.names.iter().map(|name| experiment(name)).collect()
-    }
-
     fn seeds(&self, target: &Target) -> u64 {
         self.seeds.unwrap_or(match target {
             Target::Sim(_) if self.seed.is_none() => SEEDS,
             Target::Sim(_) | Target::Device { .. } | Target::Pool(_) => 1,
         })
-    }
-
-    fn seed(&self) -> u64 {
-        self.seed.unwrap_or(1)
     }
 
     fn target(&self, session: &Session) -> Result<Target, Failure> {
@@ -333,7 +314,13 @@ impl Run {
         Ok(Target::sim(self.sim.as_deref().unwrap_or(""))?)
     }
 
-    fn job(&self, session: &Session, experiment: &'static Experiment, target: &Target) -> Job {
+    fn job(
+        &self,
+        session: &Session,
+        experiment: &'static Experiment,
+        target: &Target,
+        ends: &IsCalledOff,
+    ) -> Job {
         let (show, session, name) = (!self.json, session.clone(), experiment.name);
         let progress = move |what: &str| {
             if show {
@@ -342,28 +329,20 @@ impl Run {
         };
         let setting = Setting {
             machine: self.machine.iter().cloned().collect(),
-            ..Setting::new(self.seed(), self.scale, self.seconds, Arc::new(progress))
+            is_called_off: Arc::clone(ends),
+            ..Setting::new(self.seed.unwrap_or(1), self.scale, self.seconds, Arc::new(progress))
         };
         Job { experiment, setting, seeds: self.seeds(target) }
     }
 
     /// The command, for the report.
-    fn how(&self, target: &Target) -> String {
-        let mut how = format!("zinc {}: zinc lab run", env!("CARGO_PKG_VERSION"));
-        for name in &self.names {
-            how += &format!(" {name}");
-        }
-        match (&self.device, &self.pool) {
-            (Some(device), _) => how += &format!(" --device {}", device.display()),
-            (_, Some(pool)) => how += &format!(" --pool {pool}"),
-            _ => how += &format!(" --sim {}", self.sim.as_deref().unwrap_or("")),
-        }
-        how = how.trim_end().to_owned();
-        for (name, value) in &self.machine {
-            how += &format!(" --machine '{name}={value}'");
-        }
-        how += &format!(" --scale {} --seed {}", self.scale, self.seed());
-        how + &format!(" --seeds {}", self.seeds(target))
+    fn how(&self, jobs: &[Job]) -> String {
+        let on = match (&self.device, &self.pool) {
+            (Some(device), _) => format!("--device {}", device.display()),
+            (_, Some(pool)) => format!("--pool {pool}"),
+            _ => format!("--sim {}", self.sim.as_deref().unwrap_or("")),
+        };
+        jobs.first().map(|job| options::command(&self.names, &on, job)).unwrap_or_default()
     }
 }
 
@@ -379,9 +358,8 @@ fn pool_target(session: &Session, dataset: &str, search: &[PathBuf]) -> PoolTarg
     args.options.cache_mib = CACHE_BYTES >> 20;
     let (name, session) = (dataset.to_owned(), session.clone());
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
-        // Between two visits a command can be called off.
-        let visit =
-            session.check().and_then(|()| args.change(&session, &name, |pool| Ok(act(pool)?)));
+        // Also of a command that was called off: what it made is destroyed in a last visit.
+        let visit = args.change(&session, &name, |pool| Ok(act(pool)?));
         visit.map_err(|failure| in_lab(&failure))
     };
     PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
@@ -391,9 +369,29 @@ fn clear_line(session: &Session) {
     ui::progress(session, "");
 }
 
-/// Asks for the device's name to be typed.
-fn confirm(session: &Session, path: &Path) -> Result<(), Failure> {
+/// How a run is called off that has something to clean up: by its client, or by a first signal.
+fn ending(session: &Session, target: &Target) -> Result<IsCalledOff, Failure> {
+    if let Some(client) = session.client().cloned() {
+        return Ok(Arc::new(move || !client.presence.is_here()));
+    }
+    match target {
+        Target::Sim(_) => Ok(Arc::new(|| false)),
+        Target::Device { .. } | Target::Pool(_) => Ok(options::first_signal()?),
+    }
+}
+
+/// Asks for the device's name to be typed, if it holds nothing else than what may be lost.
+fn may_destroy(session: &Session, path: &Path, force: bool, yes: bool) -> Result<(), Failure> {
     let name = path.display().to_string();
+    // What a run that was killed left there is its own.
+    let may = |content: &Content| {
+        force || matches!(content, Content::PerhapsActive(pool) if pool == POOL_ON_DEVICE)
+    };
+    let (what, device) = (format!("{name} was not touched"), session.devices().claim(path).ok());
+    let holds = claim::content(session, &what, (path, device.as_ref()), &may)?;
+    if yes {
+        return Ok(());
+    }
     let refused = |why: &str| {
         Failure::new(format!("{name} was not touched")).because(why).hint("--yes does not ask")
     };
@@ -402,7 +400,9 @@ fn confirm(session: &Session, path: &Path) -> Result<(), Failure> {
             "its data would be destroyed, and without a terminal that cannot be confirmed",
         ));
     }
-    ui::error(session, &format!("Everything on {name} will be lost. Type its path to go on: "));
+    let holds = holds.map(|why| format!(": it {why}")).unwrap_or_default();
+    let question = format!("Everything on {name} will be lost{holds}. Type its path to go on: ");
+    ui::error(session, &question);
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if answer.trim() == name { Ok(()) } else { Err(refused("that is not its path")) }

@@ -1,6 +1,7 @@
 //! `zinc pios`: the parallel I/O simulator.
 
 use crate::cmd::verb::{Served, Verb};
+use crate::cmd::zpool::claim;
 use crate::failure::Failure;
 use crate::live::{LiveOptions, change};
 use crate::report_file::ReportFile;
@@ -215,6 +216,12 @@ impl Verb for Args {
                     let what = "--profile shows threads of the engine, which writes no plain files";
                     return Err(Failure::usage(what).hint("-L dmuio or zplio"));
                 }
+                if self.force && !self.path.is_dir() {
+                    let what = format!("cannot overwrite {}", self.path.display());
+                    let device = session.devices().claim(&self.path).ok();
+                    // Not even by force what a pool uses here.
+                    claim::content(session, &what, (&self.path, device.as_ref()), &|_| true)?;
+                }
                 let mut next = 0;
                 for mut plan in plans {
                     self.stamp(&mut plan, &mut next, |p| PlainFiles::is_taken(&self.path, p));
@@ -335,33 +342,14 @@ impl Args {
     }
 
     fn plans(&self, layout: Layout) -> Result<Vec<Plan>, Failure> {
+        let (of, a) = (sweep, self);
         let sizes = Sizes {
-            threads: sweep(
-                "-t",
-                [&self.threads, &self.threads_low, &self.threads_high, &self.threads_incr],
-                1,
-            )?,
-            regions: sweep(
-                "-n",
-                [&self.regions, &self.regions_low, &self.regions_high, &self.regions_incr],
-                16,
-            )?,
-            sizes: sweep(
-                "-s",
-                [&self.size, &self.size_low, &self.size_high, &self.size_incr],
-                4 << 20,
-            )?,
-            chunks: sweep(
-                "-c",
-                [&self.chunk, &self.chunk_low, &self.chunk_high, &self.chunk_incr],
-                1 << 20,
-            )?,
-            offsets: sweep(
-                "-o",
-                [&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr],
-                0,
-            )?,
-            blocks: sweep("-S", [&self.block, &None, &None, &None], 128 << 10)?,
+            threads: of("-t", [&a.threads, &a.threads_low, &a.threads_high, &a.threads_incr], 1)?,
+            regions: of("-n", [&a.regions, &a.regions_low, &a.regions_high, &a.regions_incr], 16)?,
+            sizes: of("-s", [&a.size, &a.size_low, &a.size_high, &a.size_incr], 4 << 20)?,
+            chunks: of("-c", [&a.chunk, &a.chunk_low, &a.chunk_high, &a.chunk_incr], 1 << 20)?,
+            offsets: of("-o", [&a.offset, &a.offset_low, &a.offset_high, &a.offset_incr], 0)?,
+            blocks: of("-S", [&self.block, &None, &None, &None], 128 << 10)?,
         };
         let usual = Plan {
             chunk_noise: pios::parse_bytes(&self.chunk_noise)?,

@@ -25,7 +25,7 @@ pub struct Sensitivity {
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     percent: f64,
     /// Fraction of the study's amount of work, at most 1
-    #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = super::part)]
+    #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = lab::options::part)]
     scale: f64,
     /// Seed of all that is random, the same in all runs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -36,7 +36,7 @@ pub struct Sensitivity {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    super::number_up_to(text, 50.0)
+    lab::options::number_up_to(text, 50.0)
 }
 
 impl Verb for Sensitivity {

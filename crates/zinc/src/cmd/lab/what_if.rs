@@ -1,11 +1,12 @@
 //! `zinc lab what-if`: what a pool would do, before its disks are bought.
 
-use super::{clear_line, seconds};
+use super::clear_line;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::report_file::ReportFile;
 use crate::session::Session;
 use crate::ui;
+use lab::options::seconds;
 use lab::sweep::{Options, Sweep, Wrong};
 use lab::what_if::what_if;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 /// Arguments of `zinc lab what-if`.
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
   zinc lab what-if --disk hdd-16t --disks 12 --layout raidz2:6 --work random-read
   zinc lab what-if --disks 6 --sweep layout=stripe,mirror:2,raidz2:6 --sweep threads=1,16
@@ -105,7 +107,7 @@ impl Verb for WhatIf {
             ui::table(session, &table);
         }
         if let Some(page) = page {
-            page.write(&sweep.page(&answers))?;
+            page.write(&sweep.page(&answers, self.seconds, self.seed))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,7 +8,10 @@ use crate::refusals::cannot;
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::LabelConfig;
-use engine::pools::{BusyDevice, DeviceClaim, DeviceRefusal, PoolRegistry, pool_of_label};
+use engine::devices::WriteDeviceRef;
+use engine::pools::{
+    BusyDevice, Content, DeviceCheck, DeviceClaim, DeviceRefusal, PoolRegistry, pool_of_label,
+};
 use engine::{Error, ErrorKind, Hint, Place, Rt, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -32,6 +35,30 @@ pub fn with_claim<T>(
     };
     let claim = DeviceClaim::new(&rt, &*disks).by_force(force).unless_used(&user);
     act(&claim.unless_inside(&is_inside).waiting(&wait))
+}
+
+/// What is on a device that is to be overwritten, if it could be opened and that may be lost; never
+/// what a pool uses here.
+pub fn content(
+    session: &Session,
+    refusal: &str,
+    (path, device): (&Path, Option<&WriteDeviceRef>),
+    may_be_lost: &dyn Fn(&Content) -> bool,
+) -> Result<Option<DeviceRefusal>, Failure> {
+    let user = |label: &LabelConfig, is_spare| user(session, label, is_spare);
+    let check = DeviceCheck { pool: None, force: false, user: &user };
+    let opened = device.map(|device| check.opened(path, device, false));
+    let Some(Err(why)) = opened else { return Ok(None) };
+    let failure = Failure::new(refusal).because(format!("it {why}"));
+    match &why {
+        DeviceRefusal::InPool(pool) => Err(failure.hint(views::devices::give_up(pool))),
+        DeviceRefusal::Holds(content) if !may_be_lost(content) => {
+            Err(failure.hint("use '-f' to overwrite it"))
+        }
+        DeviceRefusal::Holds(_) => Ok(Some(why)),
+        // Any other device is as good for that.
+        _ => Ok(None),
+    }
 }
 
 /// The process that has it does not serve a pool: one that does would not end by itself.
