@@ -228,7 +228,7 @@ fn points(swept: &[&'static str], all: &[Options], answers: &[Answer]) -> Vec<Po
     all.iter().zip(answers).map(one).collect()
 }
 
-/// The command but for what is no option of a question, for the head of the page.
+/// The command without what all its questions have in common, for the head of the page.
 fn how(swept: &[&'static str], all: &[Options]) -> String {
     let mut how = format!("zinc {}: zinc lab what-if", env!("CARGO_PKG_VERSION"));
     for (name, value) in all.first().into_iter().flatten() {

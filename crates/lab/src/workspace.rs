@@ -311,9 +311,9 @@ mod tests {
         file.set_len(128 << 20).expect("its size");
         let target = Target::Device { path: path.clone(), destroy: true };
         let off = Arc::new(core::sync::atomic::AtomicBool::new(false));
-        let asked = Arc::clone(&off);
+        let flag = Arc::clone(&off);
         let setting = Setting {
-            is_called_off: Arc::new(move || asked.load(core::sync::atomic::Ordering::Relaxed)),
+            is_called_off: Arc::new(move || flag.load(core::sync::atomic::Ordering::Relaxed)),
             ..Setting::default()
         };
         let ended = with_workspace(&target, &setting, |workspace| {

@@ -61,7 +61,8 @@ dd::before { content: \"\"; } td { font-variant-numeric: tabular-nums; }
   body { font-size: 10pt; max-width: none; margin: 0; } .scroll { overflow: visible; }
   table { font-size: 6.5pt; width: 100%; } th, td { padding: .1rem .2rem; }
   td, td.seeds { white-space: normal; overflow-wrap: normal; word-break: normal; }
-  .scroll { background: none; } th:first-child, td:first-child { min-width: 0; } thead { display: table-header-group; }
+  .scroll { background: none; } th:first-child, td:first-child { min-width: 0; }
+  thead { display: table-header-group; }
   tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } pre { white-space: pre-wrap; }
   svg { max-width: 30rem; } }
 ";
