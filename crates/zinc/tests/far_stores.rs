@@ -572,9 +572,9 @@ fn a_pool_that_is_read_in_order_costs_few_requests() {
     place.ok_here("zpool export tank");
     serve.wait().unwrap();
     println!("{read} to read {MIB} MiB, {scrubbed} to scrub it");
-    // A third of it as a rule: where files, objects and batches begin there are more, and what one
-    // thread wrote later than others lies apart. A request for each MiB would be twice as many.
-    let most = MIB * 3 / 4;
+    // An object has 16 of them, and is read once; files and the pool itself begin with small reads.
+    // Of pieces of each reader's own there were 20 to 30.
+    let most = MIB / 4;
     assert!(read <= most && scrubbed <= most, "{read} and {scrubbed} requests for {MIB} MiB");
 }
 

@@ -11,8 +11,8 @@
 //! credit. What is found here earns as much as it has bytes, and what is read as it was asked for a
 //! little. So what is read in vain is at most [`CREDIT`], and one byte in [`SHARE`].
 //!
-//! *And little memory.* An object of which all was used is forgotten, and each after a short time
-//! ([`USED`]), also because a scrub wants to know what the store has.
+//! *And little memory.* What gives way first is an object of which all was used; each is forgotten
+//! after a short time ([`USED`]), also because a scrub wants to know what the store has.
 
 use super::cache::{Answer, LINE};
 use crate::store::Response;
@@ -22,12 +22,12 @@ use rt::Rt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A small read brings its part of an object, or both that it touches: lines of a cache as well.
-const PART: u64 = LINE;
-/// A larger one is not small.
-const SMALL: u64 = 32 << 10;
+/// A read of this many bytes at most brings its part of an object of this length, or both that it
+/// touches; whole lines of a cache. Blocks of the pool itself, and indirect blocks, of which one
+/// with pointers to small blocks is larger.
+const PARTS: [(u64, u64); 2] = [(32 << 10, 2 * LINE), (128 << 10, 8 * LINE)];
 /// Bytes that are asked for together bring whole objects from this number on.
-pub(super) const MANY: u64 = 1 << 20;
+pub(super) const MANY: u64 = 512 << 10;
 /// Bytes that are kept at most, but for what was read last: three objects.
 const KEPT: u64 = 48 << 20;
 /// How long they are used.
@@ -88,7 +88,7 @@ struct Part<W> {
     seq: u64,
     from: u64,
     end: u64,
-    /// Bytes that have to be used until it is forgotten.
+    /// Bytes that no reader has used.
     left: u64,
     content: Content<W>,
 }
@@ -118,7 +118,7 @@ impl<W> State<W> {
         let oldest = now.saturating_sub(USED);
         self.parts.retain(|part| match part.content {
             Content::UnderWay(..) => true,
-            Content::Here(since, _) => part.left > 0 && since >= oldest,
+            Content::Here(since, _) => since >= oldest,
         });
     }
 }
@@ -160,15 +160,17 @@ impl<W> Recent<W> {
             Some(whole) => (from.min(whole.from), end.max(whole.end)),
             None => (from, end),
         };
-        let (first, last) = (first / PART * PART, last.next_multiple_of(PART));
+        let part = PARTS.iter().find(|(most, _)| wanted <= *most).map(|(_, part)| *part);
+        let part = if object.is_some() { Some(LINE) } else { part };
         let mut state = self.state.lock();
-        let is_wide = object.is_some() || wanted <= SMALL;
-        let added = (last - first) - wanted;
-        if !is_wide || added > state.credit || state.is_over {
+        let wider = part.map(|part| (first / part * part, last.next_multiple_of(part)));
+        let affordable =
+            wider.filter(|(first, last)| last - first - wanted <= state.credit && !state.is_over);
+        let Some((first, last)) = affordable else {
             state.earn(wanted / SHARE);
             return None;
-        }
-        state.credit -= added;
+        };
+        state.credit -= last - first - wanted;
         let id = state.id;
         state.id += 1;
         let left = object.map_or(last - first, |whole| whole.live).saturating_sub(used);
@@ -195,13 +197,12 @@ impl<W> Recent<W> {
         // An object may end before its last part does.
         part.end = part.end.min(part.from + bytes.len() as u64);
         state.parts.push_back(part);
-        let mut kept: u64 = state.parts.iter().map(Part::kept).sum();
-        state.parts.retain(|part| {
-            let is_one_too_many = part.left == 0 || (kept > KEPT && part.id != id);
-            let gives_way = is_one_too_many && matches!(part.content, Content::Here(..));
-            kept -= if gives_way { part.kept() } else { 0 };
-            !gives_way
-        });
+        while state.parts.iter().map(Part::kept).sum::<u64>() > KEPT {
+            let others = || state.parts.iter().filter(|part| part.kept() > 0 && part.id != id);
+            let first = others().find(|part| part.left == 0).or_else(|| others().next());
+            let Some(first) = first.map(|part| part.id) else { break };
+            state.parts.retain(|part| part.id != first);
+        }
         waiting
     }
 
@@ -232,6 +233,8 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
 
+    const PART: u64 = 2 * LINE;
+
     fn bytes(count: u64) -> Answer {
         Arc::new(Ok(Response::Bytes(vec![1; count as usize])))
     }
@@ -245,7 +248,10 @@ mod tests {
     fn small_reads_bring_their_part() {
         Rt::simulate(1, |rt| {
             let recent = Recent::new(rt);
-            assert_eq!(recent.widen((7, 1), (0, SMALL + 1), None), None);
+            assert_eq!(recent.widen((7, 1), (0, LINE + 1), None), None);
+            let wide = recent.widen((6, 1), (LINE, 2 * LINE), None).unwrap();
+            assert_eq!((wide.from, wide.end), (0, 8 * LINE));
+            recent.arrived(wide.id, &bytes(8 * LINE));
             let wide = recent.widen((7, 1), (PART - 512, PART + 512), None).unwrap();
             assert_eq!((wide.from, wide.end), (0, 2 * PART));
             assert!(matches!(recent.find(7, (5, 6), 3), Found::UnderWay));
@@ -283,13 +289,14 @@ mod tests {
             wide.iter().for_each(|wide| drop(recent.arrived(wide.id, &bytes(16 << 20))));
             let kept = (0..wide.len() as u64).filter(|n| is_here(&recent, *n, 0, 1)).count() as u64;
             assert_eq!(kept, KEPT >> 24);
-            // What is used earns what it took, and is forgotten.
+            // What is used earns what it took, and gives way first.
             let last = wide.len() as u64 - 1;
             for at in 2..16 {
                 assert!(is_here(&recent, last, at << 20, 1 << 20), "{at}");
             }
-            assert!(!is_here(&recent, last, 0, 1));
-            assert!(ask(5000).is_some());
+            let next = ask(5000).unwrap();
+            recent.arrived(next.id, &bytes(16 << 20));
+            assert!(!is_here(&recent, last, 0, 1) && is_here(&recent, last - 1, 0, 1));
         });
     }
 }
