@@ -92,6 +92,18 @@ fn a_vdev_goes_while_the_pool_is_worked_with() {
     });
 }
 
+/// Waits until the pool begins no txg by itself.
+pub(super) fn until_idle(pool: &LivePool) {
+    let txg = || pool.look().unwrap().uberblock().txg;
+    loop {
+        let before = txg();
+        std::thread::sleep(Duration::from_millis(200));
+        if txg() == before {
+            return;
+        }
+    }
+}
+
 /// This comes true while nothing is asked of the pool that begins a txg.
 #[track_caller]
 pub(super) fn by_itself(what: &str, is_so: impl Fn() -> bool) {
@@ -110,7 +122,7 @@ fn a_removal_that_was_held_up_goes_on_in_an_idle_pool() {
         let pool = run.pool();
         set(pool, Tunable::RemovalSuspend, 1);
         pool.remove_top(top(pool, 1)).unwrap();
-        (0..3).for_each(|_| pool.sync().unwrap());
+        until_idle(pool);
         assert!(pool.removing().is_some());
         set(pool, Tunable::RemovalSuspend, 0);
         by_itself("it is removed", || pool.removing().is_none());

@@ -1,6 +1,6 @@
 //! Raidz vdevs that get wider, while the pool is worked with.
 
-use super::evacuate::{by_itself, set};
+use super::evacuate::{by_itself, set, until_idle};
 use super::random::add_large;
 use super::replace::{holds_without, is_settled, replace};
 use super::*;
@@ -81,7 +81,7 @@ fn an_expansion_that_was_held_up_goes_on_in_an_idle_pool() {
         let mut run = run(steps, Shape::Raidz1, 40);
         set(run.pool(), Tunable::ReflowSuspend, 1);
         attach(&mut run);
-        (0..3).for_each(|_| run.pool().sync().unwrap());
+        until_idle(run.pool());
         assert!(run.pool().expanding().is_some());
         set(run.pool(), Tunable::ReflowSuspend, 0);
         by_itself("it is expanded", || run.pool().expanding().is_none());
