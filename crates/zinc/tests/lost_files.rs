@@ -77,6 +77,14 @@ fn a_scrub_finds_and_forgets(words: &str, images: &[&str]) {
     }
     place.ok("zpool scrub tank");
     assert_eq!(sorted(listed(&place)), BOTH);
+    // Nothing came back, and what came to its end is not paused.
+    place.ok("zpool scrub -e tank");
+    assert_eq!(sorted(listed(&place)), BOTH);
+    for (option, doing) in [("-p", "pause"), ("-s", "cancel")] {
+        let refused = place.fails(&format!("zpool scrub -e {option} tank"));
+        let why = format!("cannot {doing} scrubbing tank: there is no active scrub");
+        assert!(refused.contains(&why), "{refused}");
+    }
     let health = place.ok("zpool status -x");
     assert!(health.contains("pool: tank") && health.contains("2 data errors"), "{health}");
     let json: Value = serde_json::from_str(&place.ok("zpool status -j tank")).unwrap();
