@@ -723,6 +723,7 @@ impl Txgs {
         let mut state = self.state.lock();
         let open = self.open();
         state.want(open, PushReason::Freeing);
+        self.work.notify_all();
     }
 
     /// Waits until a txg has to be synced and has no transactions any more. `None`: stopped.
