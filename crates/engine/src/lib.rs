@@ -556,14 +556,16 @@ pub mod pools {
     pub use crate::record::record_change;
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::history::HistoryRecord;
-    pub use ondisk::scan::{Function, RebuildState, ScanState, State as ScanProgress};
+    pub use ondisk::scan::{
+        ErrorScrubState, Function, RebuildState, ScanState, State as ScanProgress,
+    };
     pub use pool::{
         Absence, CandidateLeaf, CandidateState, CheckpointState, DamagedObject, MissingDevice,
         ReadRepairs, Salvage, ScanPass, UnknownFeature,
     };
     pub use pool::{
-        CheckpointNote, Condition, ExpansionNote, ExpansionWait, PoolSpace, Remark, Removal,
-        SUSPENDED, Section, Status, VdevTreeView, VdevView, ViewState, WorkProgress,
+        CheckpointNote, Condition, ErrorScrubNote, ExpansionNote, ExpansionWait, PoolSpace, Remark,
+        Removal, SUSPENDED, Section, Status, VdevTreeView, VdevView, ViewState, WorkProgress,
     };
     /// ```
     /// use engine::live::ImportOptions;

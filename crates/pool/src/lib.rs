@@ -75,8 +75,8 @@ pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, MetaslabSpace, PoolSpace, TopSpace, class_of,
 };
 pub use status::{
-    CheckpointNote, Condition, ExpansionNote, ExpansionWait, Remark, Section, Status, VdevTreeView,
-    VdevView, ViewState, WorkProgress,
+    CheckpointNote, Condition, ErrorScrubNote, ExpansionNote, ExpansionWait, Remark, Section,
+    Status, VdevTreeView, VdevView, ViewState, WorkProgress,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{can_go_back_to, judge_txgs, verdict};

@@ -96,8 +96,12 @@ impl Pool {
         self.scans.pass.or_else(paused)
     }
 
-    /// The last scrub of what is in the error log.
+    /// The scrub of what is in the error log that runs, or the last one; `None` when there never
+    /// was one.
     pub fn error_scrub_state(&self) -> dmu::Result<Option<ErrorScrubState>> {
+        if self.scans.error_scrub.now.is_some() {
+            return Ok(self.scans.error_scrub.now);
+        }
         let words = self.state_words(mos::ERROR_SCRUB)?;
         Ok(words.and_then(|w| ErrorScrubState::from_words(&w).ok()))
     }

@@ -1,6 +1,6 @@
 //! What the process that has a pool open knows of its scans beyond what is on disk.
 
-use ondisk::scan::ScanState;
+use ondisk::scan::{ErrorScrubState, ScanState};
 
 /// What this process has done of a scrub or resilver since it began with it, or went on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,4 +29,15 @@ pub(crate) struct ScansHere {
     pub(crate) paused: Option<(ScanState, ScanPass)>,
     /// Sequential rebuilds run.
     pub(crate) is_rebuilding: bool,
+    pub(crate) error_scrub: ErrorScrubHere,
+}
+
+/// The error scrub of this process.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ErrorScrubHere {
+    pub(crate) is_running: bool,
+    /// How far the one is that runs.
+    pub(crate) now: Option<ErrorScrubState>,
+    /// When it was paused, in seconds since 1970; 0: not here.
+    pub(crate) paused_at: u64,
 }

@@ -16,6 +16,6 @@ mod view;
 mod works;
 
 pub use condition::Condition;
-pub use summary::{CheckpointNote, ExpansionNote, ExpansionWait, Status};
+pub use summary::{CheckpointNote, ErrorScrubNote, ExpansionNote, ExpansionWait, Status};
 pub(crate) use view::Members;
 pub use view::{Remark, Section, VdevTreeView, VdevView, ViewState, WorkProgress};

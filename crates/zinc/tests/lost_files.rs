@@ -7,7 +7,7 @@ mod support;
 use serde_json::Value;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
-use support::place::Place;
+use support::place::{Place, until};
 
 /// Bytes of a record, and of what is overwritten of one.
 const RECORD: usize = 128 << 10;
@@ -80,6 +80,10 @@ fn a_scrub_finds_and_forgets(words: &str, images: &[&str]) {
     // Nothing came back, and what came to its end is not paused.
     place.ok("zpool scrub -e tank");
     assert_eq!(sorted(listed(&place)), BOTH);
+    let status = place.ok("zpool status tank");
+    assert!(status.contains("\n scrub: scrubbed "), "{status}");
+    assert!(status.contains(" error blocks in 0 days 00:0"), "{status}");
+    assert!(!status.contains("  scan: "), "{status}");
     for (option, doing) in [("-p", "pause"), ("-s", "cancel")] {
         let refused = place.fails(&format!("zpool scrub -e {option} tank"));
         let why = format!("cannot {doing} scrubbing tank: there is no active scrub");
@@ -89,6 +93,7 @@ fn a_scrub_finds_and_forgets(words: &str, images: &[&str]) {
     assert!(health.contains("pool: tank") && health.contains("2 data errors"), "{health}");
     let json: Value = serde_json::from_str(&place.ok("zpool status -j tank")).unwrap();
     assert_eq!(json["pools"]["tank"]["error_count"], "2", "{json}");
+    assert_eq!(json["pools"]["tank"]["scan_stats"]["err_scrub_state"], "FINISHED", "{json}");
     // It stays over an export, and until it is known to be gone.
     place.ok("zpool export tank");
     place.ok("zpool import -d . tank");
@@ -112,6 +117,39 @@ fn a_scrub_lists_what_is_lost_until_it_is_gone() {
 #[test]
 fn so_it_does_where_all_copies_are_bad() {
     a_scrub_finds_and_forgets("mirror", &["a", "b"]);
+}
+
+/// A scrub of errors that stands, because a tunable holds it up: `status` shows it, and it is
+/// paused, goes on and is stopped.
+#[test]
+fn a_scrub_of_errors_is_paused_and_stopped() {
+    let (place, content) = with_file("", &["a"]);
+    lose(&place, "a", &content[3 * RECORD..]);
+    place.ok("zpool scrub tank");
+    let _server = place.server("tank");
+    place.ok_here("tunables --pool tank zfs_scan_suspend_progress=1");
+    let status = || place.ok_here("zpool status tank");
+    let shows = |what: &str| until(what, || status().contains(what));
+    let begin = || place.start_here("zpool scrub -e tank");
+    for command in ["zpool scrub -e -p tank", "zpool scrub -p tank"] {
+        let mut scrub = begin();
+        shows("\n scrub: error scrub in progress since ");
+        place.ok_here(command);
+        assert!(scrub.wait().unwrap().success());
+        shows("\n scrub: error scrub paused since ");
+        let again = place.command_here("zpool scrub -e -p tank").output().unwrap();
+        let why = String::from_utf8_lossy(&again.stderr);
+        assert!(!again.status.success() && why.contains("already paused"), "{why}");
+    }
+    let mut scrub = begin();
+    shows("\n scrub: error scrub in progress since ");
+    place.ok_here("zpool scrub -e -s tank");
+    assert!(scrub.wait().unwrap().success());
+    shows("\n scrub: error scrub canceled on ");
+    place.ok_here("tunables --pool tank zfs_scan_suspend_progress=0");
+    place.ok_here("zpool scrub -e tank");
+    shows("\n scrub: scrubbed ");
+    assert!(place.ok_here("zpool status -v tank").contains(BOTH[0]), "it is lost still");
 }
 
 #[test]

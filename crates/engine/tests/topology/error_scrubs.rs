@@ -8,6 +8,7 @@ use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::{Device, WriteDevice};
 use engine::inside::ondisk::label::DATA_START;
 use engine::inside::ondisk::scan::{ErrorScrubState, State};
+use engine::pools::ErrorScrubNote;
 use poolkit::Shape;
 use std::time::Duration;
 
@@ -45,12 +46,23 @@ fn state(pool: &LivePool) -> ErrorScrubState {
     pool.look().unwrap().error_scrub_state().unwrap().expect("an error scrub")
 }
 
+fn note(pool: &LivePool) -> ErrorScrubNote {
+    let seen = pool.look().unwrap();
+    seen.status(&seen.space()).error_scrub.expect("an error scrub")
+}
+
+/// Blocks that it has looked at, and those that it is still to look at.
+fn counts(pool: &LivePool) -> (u64, u64) {
+    (state(pool).examined, state(pool).to_examine)
+}
+
 /// As a program does that is told to end at once.
 fn interrupt(pool: &LivePool) {
     let cancelled = pool.error_scrub(&|| false).unwrap_err().to_string();
     assert!(cancelled.contains("cancelled"), "{cancelled}");
     assert_eq!((state(pool).state(), state(pool).paused), (State::ErrorScrubbing, 0));
-    assert_eq!(logged(pool), 1);
+    assert_eq!((logged(pool), counts(pool)), (1, (0, 1)));
+    assert!(note(pool).is_left && note(pool).paused_at == 0);
 }
 
 #[test]
@@ -69,6 +81,7 @@ fn one_that_was_interrupted_goes_on_with_the_next_import() {
     });
     assert!(done, "{:?}", state(&pool));
     assert_eq!((state(&pool).errors, logged(&pool)), (0, 0));
+    assert_eq!((counts(&pool), note(&pool).is_left), ((1, 0), false));
     pool.export().unwrap();
     bench.check(&bench.open()).unwrap();
 }
@@ -80,10 +93,12 @@ fn one_that_is_paused_stays_so_until_it_is_asked_for() {
     pool.pause_error_scrub().unwrap();
     let again = pool.pause_error_scrub().unwrap_err().to_string();
     assert!(again.contains("already paused"), "{again}");
+    assert!(!note(&pool).is_left && note(&pool).paused_at >= state(&pool).start_time);
     pool.export().unwrap();
     let pool = bench.import();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!((state(&pool).state(), state(&pool).paused), (State::ErrorScrubbing, 1));
+    assert!(!note(&pool).is_left && note(&pool).paused_at == 0);
     assert_eq!(pool.error_scrub(&|| true).unwrap(), 0);
     assert_eq!((state(&pool).state(), state(&pool).paused), (State::Finished, 0));
     assert_eq!(logged(&pool), 0);
@@ -105,6 +120,7 @@ fn a_scrub_and_an_error_scrub_are_not_under_way_both() {
     assert!(refused.contains("currently scrubbing"), "{refused}");
     assert_eq!((state(&pool).state(), logged(&pool)), (State::Canceled, 1));
     pool.stop_scrub().unwrap();
+    set(&pool, "zfs_scan_suspend_progress=0");
     assert_eq!(pool.error_scrub(&|| true).unwrap(), 0);
     assert_eq!((state(&pool).state(), logged(&pool)), (State::Finished, 0));
     pool.export().unwrap();
@@ -123,4 +139,35 @@ fn one_that_is_stopped_does_not_go_on() {
     assert_eq!((state(&pool).state(), logged(&pool)), (State::Canceled, 1));
     pool.export().unwrap();
     bench.check(&bench.open()).unwrap_err();
+}
+
+/// A tunable holds it up, and reports show how far the one is that stands.
+#[test]
+fn one_that_is_held_up_stands_and_is_paused_there() {
+    let (_bench, pool) = healthy_again();
+    set(&pool, "zfs_scan_suspend_progress=1");
+    let begin = |pool: &LivePool| {
+        while !pool.has_error_scrub().unwrap() || note(pool).is_left {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!((state(pool).state(), counts(pool)), (State::ErrorScrubbing, (0, 1)));
+    };
+    std::thread::scope(|threads| {
+        let scrub = threads.spawn(|| pool.error_scrub(&|| true));
+        begin(&pool);
+        pool.pause_error_scrub().unwrap();
+        assert_eq!(scrub.join().unwrap().unwrap(), 0);
+        assert_eq!((state(&pool).paused, logged(&pool)), (1, 1));
+        let scrub = threads.spawn(|| pool.error_scrub(&|| true));
+        while state(&pool).paused != 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        begin(&pool);
+        assert_eq!(note(&pool).paused_at, 0);
+        set(&pool, "zfs_scan_suspend_progress=0");
+        assert_eq!(scrub.join().unwrap().unwrap(), 0);
+    });
+    assert_eq!((state(&pool).state(), counts(&pool)), (State::Finished, (1, 0)));
+    assert_eq!(logged(&pool), 0);
 }

@@ -30,6 +30,7 @@
 use super::LivePool;
 use super::errlog::OldErrors;
 use super::shared::{Shared, TaskCx};
+use super::tunables::Tunable;
 use crate::errlog::{BY_HEAD, find_block, read};
 use crate::error::{Error, Result};
 use crate::faults::LostBlocks;
@@ -65,6 +66,7 @@ impl Running {
             return None;
         }
         (state.is_running, state.is_interrupted, state.last) = (true, false, None);
+        state.paused_at = 0;
         Some(Self(Arc::clone(shared)))
     }
 
@@ -79,7 +81,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let scrub = &self.0.error_scrub;
-        scrub.state.lock().is_running = false;
+        let mut state = scrub.state.lock();
+        (state.is_running, state.now) = (false, None);
         scrub.changed.notify_all();
     }
 }
@@ -243,10 +246,23 @@ impl Shared {
         }
         // What is left is looked at from the beginning, and what was lost is met again.
         (state.paused, state.cursor, state.errors) = (0, 0, 0);
-        state.to_examine = state.examined.saturating_add(log.len() as u64);
+        state.to_examine = log.len() as u64;
         self.run_keeping_datasets(move |cx| cx.begin_error_scrub(&state))?;
         self.post_system(if pending.is_some() { "errorscrub_resume" } else { "errorscrub_start" });
+        self.error_scrub.state.lock().now = Some(state);
         Ok((state, log))
+    }
+
+    /// Waits as long as a tunable holds scans up; whether it is to go on then.
+    fn may_go_on(&self, keep_going: &dyn Fn() -> bool) -> bool {
+        let mut state = self.error_scrub.state.lock();
+        while self.tunables.get(Tunable::ScanSuspend) == 1 && !state.is_interrupted {
+            if !keep_going() {
+                return false;
+            }
+            self.error_scrub.changed.wait_until(&mut state, self.rt.now() + PATIENCE);
+        }
+        !state.is_interrupted
     }
 
     /// Goes through the log; how many blocks cannot be had.
@@ -255,14 +271,17 @@ impl Shared {
         let mut found = RecheckResult::default();
         let (mut kept, mut took) = (self.rt.now(), Duration::ZERO);
         for piece in log.chunks(PIECE) {
-            let is_wanted = !self.error_scrub.state.lock().is_interrupted;
-            if !is_wanted || !keep_going() {
+            if !self.may_go_on(keep_going) || !keep_going() {
                 self.keep_found(state, found.fine)?;
+                let is_wanted = !self.error_scrub.state.lock().is_interrupted;
                 return if is_wanted { Err(self.error_scrub_cancelled()) } else { Ok(found.lost) };
             }
             self.look_again(piece, &mut found);
-            state.examined = state.examined.saturating_add(piece.len() as u64);
+            let looked_at = piece.len() as u64;
+            state.examined = state.examined.saturating_add(looked_at);
+            state.to_examine = state.to_examine.saturating_sub(looked_at);
             state.errors = found.lost;
+            self.error_scrub.state.lock().now = Some(state);
             let begun = self.rt.now();
             if begun.saturating_sub(kept) > KEEP_EVERY.max(10 * took) {
                 self.keep_found(state, std::mem::take(&mut found.fine))?;
@@ -371,7 +390,9 @@ impl LivePool {
                 0 => Ok(()),
                 _ => Err(shared.refused(Ongoing::PausedScrub)),
             }
-        })
+        })?;
+        self.shared.error_scrub.state.lock().paused_at = self.rt().wall().as_secs();
+        Ok(())
     }
 
     /// Ends the error scrub. What was found whole is off the log.

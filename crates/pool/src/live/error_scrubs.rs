@@ -1,6 +1,8 @@
 //! What a pool keeps of its error scrub: whether one runs, and what came of it. It is done in
 //! `error_scrub`.
 
+use crate::scans_here::ErrorScrubHere;
+use ondisk::scan::ErrorScrubState;
 use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
 
@@ -13,6 +15,10 @@ pub(super) struct ErrorScrub {
 #[derive(Default)]
 pub(super) struct ErrorScrubRuns {
     pub(super) is_running: bool,
+    /// How far that is.
+    pub(super) now: Option<ErrorScrubState>,
+    /// When the one was paused that is paused, in seconds since 1970; 0: by another process.
+    pub(super) paused_at: u64,
     /// It is to end as soon as it can, and stay as it is.
     pub(super) is_interrupted: bool,
     /// The pool is being closed.
@@ -32,6 +38,14 @@ impl ErrorScrub {
     pub(super) fn interrupt(&self) -> bool {
         let mut state = self.state.lock();
         state.is_interrupted = true;
+        self.changed.notify_all();
         state.is_running
+    }
+
+    /// What reports show.
+    pub(super) fn here(&self) -> ErrorScrubHere {
+        let state = self.state.lock();
+        let ErrorScrubRuns { is_running, now, paused_at, .. } = *state;
+        ErrorScrubHere { is_running, now, paused_at }
     }
 }

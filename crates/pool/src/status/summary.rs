@@ -10,7 +10,7 @@ use crate::scans_here::ScanPass;
 use crate::space::PoolSpace;
 use ondisk::config::VdevConfig;
 use ondisk::expand::Expansion;
-use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
+use ondisk::scan::{ErrorScrubState, Function, RebuildState, ScanState, State};
 use rt::Rt;
 use vdev::{Reason, VdevState, VdevTree};
 
@@ -21,6 +21,17 @@ pub struct CheckpointNote {
     pub made: Option<u64>,
     /// Bytes kept for it.
     pub bytes: u64,
+}
+
+/// A note about a scrub of what is in the error log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorScrubNote {
+    /// How far it is.
+    pub state: ErrorScrubState,
+    /// When this process paused it, in seconds since 1970; 0: it did not.
+    pub paused_at: u64,
+    /// It was running when the pool was closed, and no process continues it.
+    pub is_left: bool,
 }
 
 /// The state of a pool.
@@ -53,7 +64,7 @@ pub struct Status {
     /// Devices in use that have not all that was written, while no resilver runs.
     pub lacking: usize,
     /// The last scrub of the error log.
-    pub error_scrub: Option<ErrorScrubState>,
+    pub error_scrub: Option<ErrorScrubNote>,
     /// The last removal of a vdev.
     pub removal: Option<Removal>,
     /// The vdev that it is about, as it is called.
@@ -106,6 +117,18 @@ impl Pool {
     ) -> Option<(&'a VdevConfig, &'a VdevView)> {
         let top = self.config().vdev_tree.children.iter().find(|top| top.id == id)?;
         Some((top, vdevs.walk().find(|v| v.guid == top.guid)?))
+    }
+
+    fn error_scrub_note(&self) -> Option<ErrorScrubNote> {
+        let here = self.scans.error_scrub;
+        let state = self.error_scrub_state().ok().flatten()?;
+        let is_under_way = state.state() == State::ErrorScrubbing && state.paused == 0;
+        let note = ErrorScrubNote {
+            state,
+            paused_at: here.paused_at,
+            is_left: is_under_way && !here.is_running,
+        };
+        Some(note).filter(|note| note.state.function() == Function::ErrorScrub)
     }
 
     fn expansion_note(&self, vdevs: &VdevTreeView) -> Option<ExpansionNote> {
@@ -165,7 +188,7 @@ impl Pool {
             is_scan_left: self.is_scan_left(),
             is_rebuild_left: !self.scans.is_rebuilding,
             rebuilds,
-            error_scrub: self.error_scrub_state().ok().flatten(),
+            error_scrub: self.error_scrub_note(),
             removing: removing.unwrap_or_default(),
             removal,
             expansion,

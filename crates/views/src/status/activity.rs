@@ -1,8 +1,8 @@
 //! The running or last activities of a pool: scan, removal, expansion, checkpoint.
 
 use engine::pools::{
-    CheckpointNote, ExpansionNote, ExpansionWait, Function, RebuildState, Removal, ScanPass,
-    ScanProgress as State, ScanState, Status,
+    CheckpointNote, ErrorScrubNote, ExpansionNote, ExpansionWait, Function, RebuildState, Removal,
+    ScanPass, ScanProgress as State, ScanState, Status,
 };
 use term::human::{ctime, nicebytes, nicenum};
 
@@ -13,13 +13,18 @@ pub(super) fn lines(status: &Status, utc_offset: i64) -> Vec<String> {
     let mut out = Vec::new();
     let rebuilds = newest_rebuilds(status);
     let is_resilver = status.scan.is_some_and(|s| s.function() == Function::Resilver);
-    if rebuilds.is_empty() || !is_resilver {
+    let errors = error_scrub(status).and_then(|note| error_scrub_line(status, note, &date));
+    // As in OpenZFS the newest of the scrubs of both kinds is shown.
+    let is_older_scrub =
+        errors.is_some() && status.scan.is_some_and(|s| s.function() == Function::Scrub);
+    out.extend(errors);
+    if !is_older_scrub && (rebuilds.is_empty() || !is_resilver) {
         out.extend(scan_or_lack(status, &date));
     }
     out.extend(rebuilds.into_iter().map(|(state, name)| {
         let is_left = status.is_rebuild_left && state.state() == State::Active;
         let line = rebuild_line(state, name, is_left, &date);
-        if is_left { line + REBUILD_LEFT } else { line }
+        if is_left { line + LEFT_TO_THE_NEXT } else { line }
     }));
     if let Some(r) = &status.removal {
         out.extend(removal_lines(r, &status.removing, &date));
@@ -66,8 +71,56 @@ const WAITS: &str =
     "\n\tit waits for the devices of the pool: `zinc zpool clear` when they are back";
 const LEFT: &str = "\n\tnothing goes on with it: `zinc zpool scrub` does, and `zinc serve`";
 
-const REBUILD_LEFT: &str =
+/// Behind a rebuild or a scrub of errors that was.
+const LEFT_TO_THE_NEXT: &str =
     "\n\tnothing goes on with it: the next command that changes the pool does, and `zinc serve`";
+
+/// The last scrub of errors, unless another scan began after it.
+pub(super) fn error_scrub(status: &Status) -> Option<&ErrorScrubNote> {
+    let scanned = status.scan.map_or(0, |scan| scan.start_time);
+    status.error_scrub.as_ref().filter(|note| note.state.start_time >= scanned)
+}
+
+/// The line about it, in the words of OpenZFS.
+fn error_scrub_line(
+    status: &Status,
+    note: &ErrorScrubNote,
+    date: &dyn Fn(u64) -> String,
+) -> Option<String> {
+    let s = &note.state;
+    let done = s.examined;
+    Some(match s.state() {
+        State::Finished => {
+            let took = s.end_time.saturating_sub(s.start_time);
+            let (days, took, end) = (took / 86_400, duration(took % 86_400), date(s.end_time));
+            format!(" scrub: scrubbed {done} error blocks in {days} days {took} on {end}")
+        }
+        State::Canceled => format!(" scrub: error scrub canceled on {}", date(s.end_time)),
+        State::ErrorScrubbing => {
+            let begin = date(s.start_time);
+            let start = match (s.paused, note.paused_at) {
+                (0, _) => format!("in progress since {begin}"),
+                // When it was paused is known only to the process that paused it.
+                (_, 0) => format!("paused\n\terror scrub started on {begin}"),
+                (_, at) => format!("paused since {}\n\terror scrub started on {begin}", date(at)),
+            };
+            let percent = match done.saturating_add(s.to_examine) {
+                0 => 0.0,
+                all => 100.0 * done as f64 / all as f64,
+            };
+            let left = match (note.is_left, &status.suspended) {
+                (false, _) => "",
+                (true, Some(_)) => WAITS,
+                (true, None) => LEFT_TO_THE_NEXT,
+            };
+            format!(
+                " scrub: error scrub {start}\n\t{percent:.2}% done, issued I/O for {done} error \
+                 blocks{left}"
+            )
+        }
+        _ => return None,
+    })
+}
 
 fn scan_line(
     s: &ScanState,

@@ -16,8 +16,9 @@ use crate::stores;
 use engine::devices::price::Prices;
 use engine::live::SpaceClass;
 use engine::pools::{
-    CandidateState, CheckpointNote, ExpansionNote, PoolFacts, ReadRepairs, RebuildState, Removal,
-    ScanPass, ScanProgress, ScanState, Section, ShortDevice, Status, VdevView,
+    CandidateState, CheckpointNote, ErrorScrubNote, ExpansionNote, PoolFacts, ReadRepairs,
+    RebuildState, Removal, ScanPass, ScanProgress, ScanState, Section, ShortDevice, Status,
+    VdevView,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -241,6 +242,12 @@ impl View {
         );
         let mut scans =
             status.scan.as_ref().map_or_else(Map::new, |s| scan(s, status.scan_pass, int));
+        if let Some(note) = activity::error_scrub(status) {
+            if scans.is_empty() {
+                scans.extend(["function", "state"].map(|name| (name.to_owned(), json!("NONE"))));
+            }
+            scans.extend(error_scrub(note, int));
+        }
         let rebuilds = rebuilds(status, int);
         if !rebuilds.is_empty() {
             scans.insert("rebuild_stats".to_owned(), Value::Object(rebuilds));
@@ -406,9 +413,11 @@ fn label_state(pool: &PoolFacts) -> &'static str {
 #[must_use]
 pub fn latest(status: &Status) -> u64 {
     let scan = status.scan.as_ref().map_or(0, |s| s.end_time.max(s.start_time));
+    let errors =
+        status.error_scrub.map_or(0, |e| e.state.end_time.max(e.state.start_time).max(e.paused_at));
     let removal = status.removal.as_ref().map_or(0, |r| r.state.end_time.max(r.state.start_time));
     let checkpoint = status.checkpoint.and_then(|c| c.made).unwrap_or(0);
-    scan.max(removal).max(checkpoint)
+    scan.max(errors).max(removal).max(checkpoint)
 }
 
 /// OpenZFS's word for how far a scan, a removal or an expansion is.
@@ -446,6 +455,22 @@ fn scan(s: &ScanState, pass: Option<ScanPass>, int: bool) -> Map<String, Value> 
             ("scrub_spent_paused", number(0)),
         ]);
     }
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A scrub of errors, with OpenZFS's names.
+fn error_scrub(note: &ErrorScrubNote, int: bool) -> Map<String, Value> {
+    let (s, number) = (&note.state, |n| json::number(n, int));
+    let paused_at = if s.paused == 0 { 0 } else { note.paused_at };
+    let members = [
+        ("err_scrub_func", json!(s.function().name().to_uppercase())),
+        ("err_scrub_state", json!(word(s.state()))),
+        ("err_scrub_start_time", number(s.start_time)),
+        ("err_scrub_end_time", number(s.end_time)),
+        ("err_scrub_examined", number(s.examined)),
+        ("err_scrub_to_examine", number(s.to_examine)),
+        ("err_scrub_pause", number(paused_at)),
+    ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

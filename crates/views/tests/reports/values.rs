@@ -17,9 +17,10 @@ use engine::live::{
     AbandonedHead, Event, EventValue, NotUsed, PushReason, Refused, SpaceClass, TxgRecord, TxgState,
 };
 use engine::pools::{
-    CheckpointNote, Condition, ExpansionNote, ExpansionWait, Function, HistoryRecord, LeafProgress,
-    LeafWork, Reason, RebuildState, Remark, Removal, ScanPass, ScanProgress, ScanState, Section,
-    Status, VdevState, VdevTreeView, VdevView, Verdict, ViewState, WorkProgress, WorkState,
+    CheckpointNote, Condition, ErrorScrubNote, ErrorScrubState, ExpansionNote, ExpansionWait,
+    Function, HistoryRecord, LeafProgress, LeafWork, Reason, RebuildState, Remark, Removal,
+    ScanPass, ScanProgress, ScanState, Section, Status, VdevState, VdevTreeView, VdevView, Verdict,
+    ViewState, WorkProgress, WorkState,
 };
 use engine::repair::{Failure, Plan, Step};
 use serde_json::json;
@@ -170,6 +171,69 @@ fn scrubs() {
         ("the same, not verbose", terse),
     ];
     hold("status_scrub", &all);
+}
+
+/// A scrub of errors that began at a time, and looked at one block of three.
+fn of_errors(state: ScanProgress, start_time: u64) -> ErrorScrubNote {
+    let end_time = if state == ScanProgress::ErrorScrubbing { 0 } else { NOW + 90_061 };
+    let mut words = ErrorScrubState::default();
+    (words.start_time, words.end_time, words.examined, words.to_examine) =
+        (start_time, end_time, 1, 2);
+    ErrorScrubNote { state: words.with_state(state), paused_at: 0, is_left: false }
+}
+
+#[test]
+fn scrubs_of_errors() {
+    let of = |note| Status { error_scrub: Some(note), ..status(mirror()) };
+    let active = of_errors(ScanProgress::ErrorScrubbing, NOW);
+    let left = ErrorScrubNote { is_left: true, ..active };
+    let mut paused = active;
+    paused.state.paused = 1;
+    let paused_here = ErrorScrubNote { paused_at: NOW + 60, ..paused };
+    let finished = of_errors(ScanProgress::Finished, NOW);
+    let scanned =
+        |function| Status { scan: scan(function, ScanProgress::Finished), ..of(finished) };
+    let before = Status {
+        error_scrub: Some(of_errors(ScanProgress::Finished, NOW - 1)),
+        ..scanned(Function::Scrub)
+    };
+    // To the letter, and the rest of the report is as that of any other scrub.
+    let lines = |status: &Status| {
+        let report = report(status);
+        let (lines, _) = report.split_once("config:").unwrap();
+        lines.to_owned()
+    };
+    let all = [
+        ("under way", report(&of(active))),
+        ("left when the pool was closed", lines(&of(left))),
+        ("paused", lines(&of(paused_here))),
+        ("paused by another process", lines(&of(paused))),
+        ("finished", lines(&of(finished))),
+        ("canceled", lines(&of(of_errors(ScanProgress::Canceled, NOW)))),
+        ("an older scrub is not shown", lines(&scanned(Function::Scrub))),
+        ("an older resilver is", lines(&scanned(Function::Resilver))),
+        ("and it is not when a scrub began after it", lines(&before)),
+    ];
+    hold("status_error_scrub", &all);
+
+    let view = View { as_int: true, ..View::default() };
+    let stats = |status: &Status| view.closed_value(status)["scan_stats"].clone();
+    let expected = json!({
+        "function": "NONE", "state": "NONE",
+        "err_scrub_func": "ERRORSCRUB", "err_scrub_state": "ERRORSCRUBBING",
+        "err_scrub_start_time": NOW, "err_scrub_end_time": 0, "err_scrub_examined": 1,
+        "err_scrub_to_examine": 2, "err_scrub_pause": NOW + 60,
+    });
+    assert_eq!(stats(&of(paused_here)), expected);
+    let both = stats(&scanned(Function::Resilver));
+    assert_eq!(
+        (&both["function"], &both["err_scrub_state"]),
+        (&json!("RESILVER"), &json!("FINISHED"))
+    );
+    assert!(stats(&before).get("err_scrub_func").is_none());
+    let suspended = Status { suspended: Some("it is".to_owned()), ..of(left) };
+    assert!(lines(&suspended).contains("`zinc zpool clear` when they are back"));
+    assert_eq!(views::status::latest(&of(paused_here)), NOW + 60);
 }
 
 #[test]

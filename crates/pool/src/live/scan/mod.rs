@@ -812,7 +812,8 @@ impl LivePool {
         });
         let paused = paused
             .map(|(state_then, pass)| (state_then, ScanPass { paused: state.paused_at, ..pass }));
-        ScansHere { now: state.now, pass, paused, is_rebuilding }
+        let error_scrub = self.shared.error_scrub.here();
+        ScansHere { now: state.now, pass, paused, is_rebuilding, error_scrub }
     }
 
     /// A scrub or resilver runs, or is about to.

@@ -339,7 +339,7 @@ table! {
          the other. 100: it does not rest. A resilver never does.";
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::OnUse,
-        "Scrub and resilver wait.";
+        "Scrub, scrub of errors and resilver wait.";
     RebuildSegment "zfs_rebuild_max_segment" Unit::Bytes, 1 << 20, 0x1000..=16 << 20,
         Push::OnUse,
         "Bytes of each data disk that a sequential rebuild reads at once.";
