@@ -5,7 +5,8 @@
 //! each event the disks are as a crash there would have left them. The pool is imported, which
 //! replays its logs. Then each byte of each file must be one that it had at some time since it was
 //! last promised, and the pool must check clean, before the import too: no block of a log is
-//! allocated that nothing leads to. Some imports are recorded themselves, and cut.
+//! allocated that nothing leads to. Some imports are recorded themselves, and cut. No device is
+//! blamed for what the power left of it: neither where a log is claimed, nor where it was.
 //!
 //! In some runs txgs end all the time, while a slow log device is written; in some each change is
 //! promised (`sync=always`); and some lose their log devices together with the power: then what was
@@ -490,6 +491,14 @@ fn allowed(run: &Run, cut: usize, got: &State) -> Result<(), String> {
     Ok(())
 }
 
+/// No device has errors.
+fn blames_none(pool: &LivePool) -> Result<(), String> {
+    match pool.view().vdevs().error_counts().first_key_value() {
+        Some((vdev, errors)) => Err(format!("vdev {vdev} has {errors:?}")),
+        None => Ok(()),
+    }
+}
+
 /// Imports what a crash left and looks at it.
 fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Result<(), String> {
     let devices: Vec<device::WriteDeviceRef> =
@@ -498,6 +507,7 @@ fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Resu
     unlock(run, |name, key| pool.load_key(name, key).map(drop).map_err(|e| e.to_string()))?;
     let got = contents(pool.view())?;
     allowed(run, cut, &got)?;
+    blames_none(&pool)?;
     pool.close().map_err(|e| e.to_string())?;
     if !thorough {
         return Ok(());
