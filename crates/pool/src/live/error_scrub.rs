@@ -363,7 +363,9 @@ impl LivePool {
     /// then what was found is kept, and the next goes on.
     pub fn error_scrub(&self, keep_going: &dyn Fn() -> bool) -> Result<u64> {
         self.shared.check_not_suspended()?;
-        if self.shared.scans.state.lock().is_running() {
+        // That a scan is under way is seen in the task: the thread of one that has ended may still
+        // be there.
+        if self.shared.scans.state.lock().is_rebuilding() {
             return Err(self.shared.refused(Ongoing::Scan));
         }
         match Running::claim(&self.shared) {

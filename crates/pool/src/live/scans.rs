@@ -104,6 +104,11 @@ impl ScanRequests {
     pub(super) fn is_running(&self) -> bool {
         self.activity != Activity::None
     }
+
+    /// A sequential rebuild runs, or is about to.
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.activity == Activity::Rebuilds || self.is_running() && self.rebuild
+    }
 }
 
 impl Scans {

@@ -796,8 +796,7 @@ impl LivePool {
             (*state, pass)
         });
         let state = scans.state.lock();
-        let is_rebuilding =
-            state.activity == Activity::Rebuilds || state.is_running() && state.rebuild;
+        let is_rebuilding = state.is_rebuilding();
         let pass = state.now.zip(state.begun.as_ref()).map(|(now, begun)| {
             let collected = begun.collected.bytes();
             let examined = now.examined.saturating_add(collected);
