@@ -3,6 +3,7 @@
 use crate::feed::feed;
 use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
 use crate::sink;
+use crate::socket_file::SocketFile;
 use crate::wire::{LineError, Lines, send};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
@@ -71,6 +72,21 @@ impl Client {
         let client = Self { stream };
         client.set_patience(patience)?;
         Ok(client)
+    }
+
+    /// The same; the socket of a server that was killed is removed.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_or_clear(path: &Path, patience: Duration) -> io::Result<Self> {
+        let there = SocketFile::identity(path);
+        Self::connect(path, Some(patience)).inspect_err(|e| {
+            // A server listens before its socket has this name: that of this one was killed.
+            let is_dead = e.kind() == io::ErrorKind::ConnectionRefused;
+            if is_dead && there.is_some() && SocketFile::identity(path) == there {
+                let _ = std::fs::remove_file(path);
+            }
+        })
     }
 
     /// Sets how long answers are waited for; `None`: for ever.

@@ -18,7 +18,7 @@
 //! `presence` tracks whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it, and [`input`] reads its
 //! input, [`feed`] the input requested of another user's client, and what that one is shown is
-//! [`Captured`]. A [`CommandLine`] is what a client has run. `http` has pages for monitoring
+//! [`Captured`]. A [`CommandLine`] is what a client has run, and `run` how. `http` has pages for monitoring
 //! systems and browsers. [`log`] writes the log of a server, and [`hook`] runs a command of the
 //! administrator's for events. [`again`] starts this program once more, and [`keeper`] supervises
 //! processes. Why it is like this: `docs/decisions/0012-control-socket.md`.
@@ -43,6 +43,7 @@ mod others;
 mod place;
 mod presence;
 pub mod protocol;
+mod run;
 mod server;
 mod silent;
 pub mod sink;
@@ -55,9 +56,10 @@ pub use captured::Captured;
 pub use client::{CallError, Client};
 pub use command_line::CommandLine;
 pub use others::{ForeignServer, foreign_servers};
-pub use place::{Endpoint, PlaceError};
+pub use place::{Endpoint, PlaceError, sockets};
 pub use presence::{ClientWatch, Presence};
 pub use protocol::{Refusal, Request};
+pub use run::RunOutcome;
 pub use server::{Handler, Peer, Server};
 pub use silent::{SilentServer, SilentServers};
 pub use socket_file::SocketFile;

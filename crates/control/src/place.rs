@@ -47,6 +47,19 @@ impl fmt::Display for PlaceError {
 
 impl std::error::Error for PlaceError {}
 
+/// The sockets in those of these folders in which no other user may put one, in order.
+#[must_use]
+pub fn sockets(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for folder in folders.iter().filter(|f| Endpoint::is_folder(f)) {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let paths = entries.map(|e| e.path());
+        out.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "sock")));
+    }
+    out.sort();
+    out
+}
+
 /// A socket that listens. Its name goes when this is dropped.
 pub struct Endpoint {
     listener: UnixListener,

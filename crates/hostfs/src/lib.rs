@@ -27,6 +27,7 @@
 mod attributes;
 pub mod compatibility;
 mod dir;
+pub mod host;
 pub mod ingest;
 pub mod keys;
 pub mod names;

@@ -2,6 +2,7 @@
 //!
 //! | module | what it shows |
 //! | --- | --- |
+//! | [`cannot`] | what cannot be done to a dataset or pool |
 //! | [`check`] | what a check found |
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
 //! | [`devices`] | why a device is not taken for a pool |
@@ -51,6 +52,7 @@
 //! printed here, and no function is given what reads a pool.
 #![forbid(unsafe_code)]
 
+pub mod cannot;
 pub mod check;
 pub mod datasets;
 pub mod devices;

@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 use term::{escape, without_number};
+use views::cannot::Cannot;
 use views::exit_codes::{self, Stage};
 
 /// Exit code of a failure.
@@ -165,6 +166,13 @@ impl From<Error> for Failure {
             failure.causes.extend(imported::unread(searched));
         }
         failure
+    }
+}
+
+impl From<Cannot> for Failure {
+    fn from(Cannot { what, causes, hint, stage, is_usage }: Cannot) -> Self {
+        let failure = Self::of_words((what, causes, hint)).at(stage);
+        if is_usage { Self { code: USAGE, ..failure } } else { failure }
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | modules | what they are |
 //! | --- | --- |
-//! | `failure`, `refusals`, `host`, `json` | how a failure is reported, exit codes, JSON's shape |
+//! | `failure`, `refusals`, `json` | how a failure is reported, exit codes, JSON's shape |
 //! | `session` | what a verb works with besides its arguments |
 //! | `ui`, `local_time`, `progress` | the terminal |
 //! | `target`, `report_file`, `txgs` | streams, directories and files that verbs write |
@@ -29,7 +29,6 @@ mod exports;
 mod failure;
 mod foreign_servers;
 mod found;
-mod host;
 mod json;
 mod keys;
 mod known;

@@ -9,13 +9,12 @@
 //! server decides. A user's own pools go before them.
 
 use crate::args::{PAUSE, Wait};
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::session::{ENVIRONMENT, Session};
 use crate::{known, places, ui};
 use ::mount::reading;
 use ::mount::system::{self, Listed};
-use control::feed::StreamEnd;
-use control::{CallError, Client, CommandLine, Endpoint, SocketFile, sink};
+use control::{CallError, Client, CommandLine, RunOutcome, sockets};
 use engine::config::LabelConfig;
 use engine::datasets::pool_of;
 use engine::devices::is_far;
@@ -25,11 +24,10 @@ use engine::stats::{Snapshot, VdevStats};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::Read as _;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -124,33 +122,17 @@ fn is_device(vdev: &VdevStats) -> bool {
     matches!(&*vdev.kind, "disk" | "file")
 }
 
-fn sockets(session: &Session) -> Vec<PathBuf> {
-    let mut out = Vec::new();
-    for folder in folders(session).into_iter().filter(|f| Endpoint::is_folder(f)) {
-        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        let paths = entries.map(|e| e.path());
-        out.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "sock")));
-    }
-    out.sort();
-    out
-}
-
 impl Server {
     /// The server at this socket.
     pub fn at(session: &Session, path: &Path) -> Result<Self, Failure> {
         let fail =
             |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
-        let there = SocketFile::identity(path);
-        let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| {
-            // A server listens before its socket has this name: that of this one was killed.
-            let is_ours =
-                path.parent().is_some_and(|dir| folders(session).iter().any(|f| f == dir));
-            let is_dead = e.kind() == std::io::ErrorKind::ConnectionRefused;
-            if is_dead && is_ours && there.is_some() && SocketFile::identity(path) == there {
-                let _ = std::fs::remove_file(path);
-            }
-            fail(e.to_string())
-        })?;
+        let is_ours = path.parent().is_some_and(|dir| folders(session).iter().any(|f| f == dir));
+        let connected = match is_ours {
+            true => Client::connect_or_clear(path, PATIENCE),
+            false => Client::connect(path, Some(PATIENCE)),
+        };
+        let mut client = connected.map_err(|e| fail(e.to_string()))?;
         let about = client.call("ping", Value::Null).map_err(|e| {
             if e.is_timeout() {
                 session.process().silent.add(path, client.server_process());
@@ -178,7 +160,7 @@ impl Server {
 
     /// The same with those that only read.
     pub fn reachable(session: &Session) -> Vec<Self> {
-        let mut sockets = sockets(session);
+        let mut sockets = sockets(&folders(session));
         sockets.retain(|path| !session.process().silent.has(path));
         let mut all: Vec<_> =
             sockets.iter().filter_map(|path| Self::at(session, path).ok()).collect();
@@ -417,34 +399,9 @@ impl Server {
                 let part = serde_json::from_str(&text?);
                 part.map(Ok).map_err(|e| cannot.because(e.to_string()))
             }
-            (RunOutcome::NotBegun(failure), _) => Ok(Err(failure)),
+            (RunOutcome::NotBegun(e), _) => Ok(Err(self.not_begun(&e))),
             _ => Err(cannot),
         }
-    }
-
-    /// The same by a server of another user, which sends what it would print, a stream through a
-    /// socket, and asks for a stream that it takes.
-    fn be_shown(
-        &mut self,
-        session: &Session,
-        params: Value,
-        output: BorrowedFd<'_>,
-    ) -> Result<RunOutcome, Failure> {
-        let answer = match StreamEnd::of(session.arguments()) {
-            Some(StreamEnd::Output) if !output.is_terminal() => {
-                self.client.call_streaming("run", params, output)
-            }
-            Some(StreamEnd::Input) if !session.is_input_terminal() => {
-                let input = std::io::stdin().as_fd().try_clone_to_owned()?;
-                self.client.call_feeding("run", params, input)
-            }
-            _ => self.client.call("run", params),
-        };
-        let answer = answer.map_err(|e| failed(&e, self.pid, &self.name))?;
-        let text = |key: &str| answer[key].as_str().unwrap_or_default();
-        ui::error(session, text("errors"));
-        sink::write(output, text("output").as_bytes())?;
-        Ok(RunOutcome::ended(&answer))
     }
 
     /// Has this process's command line run there, with `more` behind it and this file to print to.
@@ -463,43 +420,21 @@ impl Server {
         let known = ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?)));
         let (args, environment) = (words.to_vec(), known.collect());
-        let params = CommandLine { args, folder, environment, is_part }.params();
-        if self.is_other {
-            return self.be_shown(session, params, output);
-        }
+        let line = CommandLine { args, folder, environment, is_part };
         let (input, [_, errors]) = (std::io::stdin(), ui::streams(session)?);
-        // Closed by the system when this process ends, however it does: so the server knows.
-        let (mut mine, theirs) = UnixStream::pair()?;
-        let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];
-        let answer = match self.client.call_with("run", params, &files) {
-            Ok(answer) => answer,
-            Err(e) => {
-                let failure = failed(&e, self.pid, &self.name);
-                // The server says first that it begins.
-                mine.set_nonblocking(true)?;
-                return match mine.read(&mut [0]) {
-                    Ok(1..) => Err(failure),
-                    _ => Ok(RunOutcome::NotBegun(failure)),
-                };
-            }
-        };
-        Ok(RunOutcome::ended(&answer))
+        if self.is_other {
+            let complain = |text: &str| ui::error(session, text);
+            let files = [input.as_fd(), output];
+            let ran = self.client.run_elsewhere(&line, files, complain);
+            return Ok(ran.map_err(|e| failed(&e, self.pid, &self.name))??);
+        }
+        let ran = self.client.run(&line, [input.as_fd(), output, errors.as_fd()]);
+        ran.map_err(|e| failed(&e, self.pid, &self.name))
     }
-}
 
-/// The outcome of a command line that a server was to run.
-enum RunOutcome {
-    /// It ended with this exit code.
-    Code(u8),
-    /// It did not begin, mostly because the pool is being let go. Any command may open it then.
-    NotBegun(Failure),
-}
-
-impl RunOutcome {
-    /// The outcome in the answer to `run`.
-    fn ended(answer: &Value) -> Self {
-        let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
-        Self::Code(code.unwrap_or(FAILED))
+    /// Why it did not begin to run a command line. Any command may open the pool then.
+    fn not_begun(&self, e: &CallError) -> Failure {
+        failed(e, self.pid, &self.name)
     }
 }
 
@@ -594,7 +529,7 @@ fn run_words(
         None => Ok(Break(Ok(None))),
         Some(mut server) => match server.run(session, words)? {
             RunOutcome::Code(code) => Ok(Break(Ok(Some(code)))),
-            RunOutcome::NotBegun(failure) => Ok(Continue(Err(failure))),
+            RunOutcome::NotBegun(e) => Ok(Continue(Err(server.not_begun(&e)))),
         },
     })?
 }
@@ -653,8 +588,8 @@ fn forward_to(session: &Session, servers: Vec<Server>) -> Result<(Vec<u64>, u8),
         let mut words = session.arguments().to_vec();
         words.push(server.guid.to_string().into());
         let ran = insist(session, || match server.run(session, &words)? {
-            RunOutcome::NotBegun(failure) if server.is_back(session) => {
-                Ok(Continue(RunOutcome::NotBegun(failure)))
+            RunOutcome::NotBegun(e) if server.is_back(session) => {
+                Ok(Continue(RunOutcome::NotBegun(e)))
             }
             ran => Ok(Break(ran)),
         })?;

@@ -19,7 +19,6 @@
 //! two sockets: what is printed goes into the first, and the second is such an end.
 
 use crate::failure::{FAILED, Failure};
-use crate::host;
 use crate::known;
 use crate::mounting::report_failures;
 use crate::served::{denied, file_name};
@@ -39,6 +38,7 @@ use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use engine::permissions::Caller;
 use engine::pools::{EndPool, Ended};
+use hostfs::host;
 use imported::Listed;
 use serde_json::{Map, Value, json};
 use std::fs::File;

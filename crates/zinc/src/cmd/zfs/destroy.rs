@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::live::{self, LiveArgs, LiveOptions};
 use crate::mounting::while_unmounted;
 use crate::progress::while_wanted;
-use crate::refusals::{NO_SNAPSHOTS, cannot};
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting};
@@ -14,6 +14,7 @@ use engine::{Error, ErrorKind, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::human::nicebytes;
+use views::cannot::NO_SNAPSHOTS;
 
 /// Arguments of `zinc zfs destroy`.
 #[derive(clap::Args)]

@@ -12,12 +12,13 @@ use crate::keys::key_at;
 use crate::live::{LiveOptions, invocation, print_txgs};
 use crate::refusals::cannot;
 use crate::session::Session;
-use crate::{host, stored_only, ui};
+use crate::{stored_only, ui};
 use engine::keys::{KeyOptions, is_of_key};
 use engine::layout::{self, Layout};
 use engine::live::CreateOptions;
 use engine::pools::{CreatePool, check_name_is_free};
 use engine::{DatasetKind, Error, Rt};
+use hostfs::host;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.

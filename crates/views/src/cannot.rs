@@ -1,0 +1,156 @@
+//! What cannot be done to a dataset or pool, as one message in OpenZFS's words.
+
+use crate::exit_codes::Stage;
+use crate::names::{bad_name, is_of_other_kind, no_dataset};
+use crate::refusals;
+use crate::{errors, hints};
+use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
+
+/// OpenZFS's words, by which scripts learn that what they destroy is gone already.
+pub const NO_SNAPSHOTS: &str = "could not find any snapshots to destroy; check snapshot names.";
+
+/// A message, and what its exit code depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cannot {
+    /// What cannot be done, and mostly why.
+    pub what: String,
+    /// More of why.
+    pub causes: Vec<String>,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Where it failed.
+    pub stage: Stage,
+    /// The command line is wrong.
+    pub is_usage: bool,
+}
+
+impl Cannot {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..Self::default() }
+    }
+
+    fn refused(start: &str, why: impl std::fmt::Display) -> Self {
+        Self { stage: Stage::Refused, ..Self::new(format!("{start}: {why}")) }
+    }
+
+    fn usage(what: impl Into<String>) -> Self {
+        Self { is_usage: true, ..Self::new(what) }
+    }
+
+    /// `start` begins the message, and `error` is the reason; of an operation on several things,
+    /// `name` is the one that failed. `None`: there are no words of OpenZFS's for it.
+    #[must_use]
+    pub fn of(doing: &str, name: &str, error: &Error) -> Option<Self> {
+        let start = start(doing, name);
+        let said = match (error.kind(), error.dataset()) {
+            (ErrorKind::NotFound, Some(missing)) => return Some(not_found(&start, name, missing)),
+            (ErrorKind::InvalidName, Some(bad)) if is_of_other_kind(bad) => {
+                return Some(Self::refused(&start, bad_name(bad)));
+            }
+            (ErrorKind::InvalidName, Some(bad)) => Self::refused(&start, bad_name(bad)),
+            (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
+                Self::usage(format!("property '{property}' specified multiple times"))
+            }
+            (ErrorKind::Refused(why), _) => refused(&start, name, error, why),
+            (ErrorKind::Exists, _) if matches!(error.place(), Some(Place::Pool(_))) => {
+                Self::new(format!("{start}: pool already exists"))
+            }
+            (ErrorKind::NotImported(why), _) => {
+                let what = format!("{start}: {}", errors::not_imported(why));
+                Self { causes: errors::causes(error), ..Self::new(what) }
+            }
+            (ErrorKind::Against(rule), _) => against(doing, &start, error, *rule),
+            (ErrorKind::BadValue { property, value }, _) => {
+                Self::refused(&start, refusals::bad_value(property, value, error.hint()))
+            }
+            _ => return None,
+        };
+        let hint = error.hint().filter(|hint| !lists_values(error, hint)).map(hints::text);
+        Some(Self { hint: hint.or(said.hint), ..said })
+    }
+}
+
+/// The beginning of such a message.
+#[must_use]
+pub fn start(doing: &str, name: &str) -> String {
+    format!("cannot {doing} '{name}'")
+}
+
+/// The name of the dataset or property that an error is about.
+fn place(error: &Error) -> Option<&str> {
+    match error.place() {
+        Some(Place::Dataset(name) | Place::Property(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// The message says all values that there are.
+fn lists_values(error: &Error, hint: &Hint) -> bool {
+    matches!(hint, Hint::ChooseValue(values) if refusals::are_listed(values))
+        && matches!(error.kind(), ErrorKind::BadValue { .. })
+}
+
+fn not_found(start: &str, name: &str, missing: &str) -> Cannot {
+    let parent = name.rsplit_once('/').map(|(parent, _)| parent);
+    if parent == Some(missing) && !name.contains(['@', '#']) {
+        let hint = Some(hints::text(&Hint::CreateParents));
+        return Cannot { hint, ..Cannot::refused(start, "parent does not exist") };
+    }
+    // The snapshot that was named, where its file system is what is missing.
+    let is_part = name.strip_prefix(missing).is_some_and(|rest| rest.starts_with(['@', '#']));
+    match missing == name || is_part {
+        true => Cannot { stage: Stage::Opening, ..Cannot::new(no_dataset(name)) },
+        // The source of a clone, or what a new name lies in.
+        false => Cannot::refused(start, format!("dataset does not exist: '{missing}'")),
+    }
+}
+
+fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Cannot {
+    let text = refusals::text(why);
+    let about = place(error).unwrap_or(name);
+    let is_denied = matches!(why, Refusal::Denied | Refusal::DelegationOff);
+    let is_clear = is_denied || about == name || about == "new dataset" || text.contains(about);
+    let about = if is_clear { String::new() } else { format!("'{about}': ") };
+    Cannot::refused(start, format!("{about}{text}"))
+}
+
+/// A request that breaks a rule.
+fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Cannot {
+    let about = place(error).unwrap_or_default();
+    match rule {
+        Rule::SnapshotName => Cannot::usage(format!("invalid snapshot name: '{about}'")),
+        Rule::BookmarkName => Cannot::usage(format!("invalid bookmark name '{about}': no '#'")),
+        Rule::RecursiveRename => Cannot::usage("-r renames snapshots"),
+        Rule::NoSnapshots => {
+            let causes = vec![format!("'{about}' has no snapshot of such a name")];
+            Cannot { causes, ..Cannot::new(NO_SNAPSHOTS) }
+        }
+        Rule::OnSnapshot => Cannot::refused(start, format!("'{about}' cannot be set on snapshots")),
+        Rule::OutsideSet | Rule::UnwrittenFeature => {
+            let feature = about.trim_start_matches("feature@");
+            let why = refusals::rule(doing, rule);
+            Cannot::refused(start, format!("cannot enable '{feature}': {why}"))
+        }
+        other => Cannot::refused(start, refusals::rule(doing, other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_from_what_something_new_would_lie_in() {
+        let of = |doing: &str, name: &str, missing: &str| {
+            let error = Error::new(ErrorKind::NotFound).at(Place::Dataset(missing.to_owned()));
+            Cannot::of(doing, name, &error).map(|said| (said.what, said.stage, said.hint.is_some()))
+        };
+        let none = ("cannot open 'p/a': dataset does not exist".to_owned(), Stage::Opening, false);
+        assert_eq!(of("destroy", "p/a", "p/a"), Some(none));
+        let parent = "cannot create 'p/a/b': parent does not exist".to_owned();
+        assert_eq!(of("create", "p/a/b", "p/a"), Some((parent, Stage::Refused, true)));
+        let origin = "cannot clone 'p/c': dataset does not exist: 'p/a@s'".to_owned();
+        assert_eq!(of("clone", "p/c", "p/a@s"), Some((origin, Stage::Refused, false)));
+        assert_eq!(Cannot::of("open", "p", &Error::new(ErrorKind::InUse)), None);
+    }
+}
