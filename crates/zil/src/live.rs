@@ -101,6 +101,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 use zio::UnsentBlock;
 
 /// Of a batch of more bytes all whole blocks are written to where they belong, and when more than
@@ -113,6 +114,8 @@ const PARTS_MAX: u64 = 4 * LARGE;
 
 /// Batches that are written or flushed at the same time: while one is flushed the next is written.
 const BATCHES: usize = 2;
+/// How long a chain that begins is waited for before its pool is looked at.
+const START_LOOK: Duration = Duration::from_millis(50);
 
 /// What a change is about, which decides what has to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -745,15 +748,15 @@ impl IntentLog {
         let closes = state.stage == Stage::Closing;
         drop(state);
         if closes {
-            // When the pool has stopped, there is no next sync.
-            let _ = self.backend.touch();
+            // When the pool has stopped, there is no next sync; and it may be far away.
+            let _ = self.backend.touch_unless_suspended();
         }
     }
 
     /// [`Self::begin_suspend`], and waits until the header on disk is empty.
     ///
     /// # Errors
-    /// The pool has stopped. The log stays suspended.
+    /// The pool has stopped, or waits for its devices. The log stays suspended.
     pub fn suspend(&self) -> Result<(), String> {
         self.begin_suspend();
         loop {
@@ -766,15 +769,18 @@ impl IntentLog {
             {
                 let mut state = self.state.lock();
                 if state.leading && state.stage == Stage::Starting {
-                    self.changed.wait(&mut state);
+                    self.changed.wait_until(&mut state, self.rt.now() + START_LOOK);
+                    drop(state);
+                    // The thread that begins it may wait for the devices of a suspended pool.
+                    self.backend.touch_unless_suspended()?;
                     continue;
                 }
                 if state.stage == Stage::Open {
                     state.stage = Stage::Closing;
                 }
             }
-            let txg = self.backend.touch()?;
-            self.backend.wait_synced(txg)?;
+            let txg = self.backend.touch_unless_suspended()?;
+            self.backend.wait_synced_unless_suspended(txg)?;
             if self.state.lock().stage == Stage::None {
                 return Ok(());
             }

@@ -29,6 +29,9 @@ pub trait Backend: Send + Sync {
     /// Has the object set written by the open txg, whose number it returns.
     fn touch(&self) -> Result<u64, String>;
 
+    /// The same, and fails while the pool is suspended.
+    fn touch_unless_suspended(&self) -> Result<u64, String>;
+
     /// There is a device that takes blocks of logs alone.
     fn has_log_device(&self) -> bool;
 
@@ -38,6 +41,9 @@ pub trait Backend: Send + Sync {
 
     /// Waits until `txg` is durable.
     fn wait_synced(&self, txg: u64) -> Result<(), String>;
+
+    /// The same, and gives up when the pool is suspended.
+    fn wait_synced_unless_suspended(&self, txg: u64) -> Result<(), String>;
 }
 
 /// Waits for what was begun. It may call what it is given when the blocks are written, to say so

@@ -55,6 +55,10 @@ impl Backend for Handle {
         Ok(self.0.open.load(Ordering::SeqCst))
     }
 
+    fn touch_unless_suspended(&self) -> Result<u64, String> {
+        self.touch()
+    }
+
     fn has_log_device(&self) -> bool {
         self.0.has_log_device.load(Ordering::SeqCst)
     }
@@ -79,6 +83,10 @@ impl Backend for Handle {
         self.0.waits.fetch_add(1, Ordering::SeqCst);
         self.0.sync_to(txg);
         Ok(())
+    }
+
+    fn wait_synced_unless_suspended(&self, txg: u64) -> Result<(), String> {
+        self.wait_synced(txg)
     }
 }
 

@@ -89,3 +89,54 @@ fn what_a_killed_program_was_making_is_not_held() {
     place.zinc(&["zpool", "export", "tank"]);
     drop(small);
 }
+
+/// What changes datasets in a suspended pool is refused at once, and takes no mount away; it used
+/// to wait for the devices to end the intent log, with no way to stop it.
+#[testkit::needs("fuse")]
+#[test]
+fn datasets_of_a_suspended_pool_are_neither_rolled_back_nor_destroyed() {
+    let (place, small) = Place::that_fills_up();
+    place.zinc(&["zfs", "create", "tank/fs"]).ok();
+    place.zinc(&["zfs", "snapshot", "tank/fs@s"]).ok();
+    place.mount("tank/fs");
+    // An intent log is begun by what waits for it.
+    place.sh("for n in 1 2 3; do dd if=/dev/urandom of=a$n bs=64k count=1 conv=fsync; done 2>&1");
+    let writer = |n: usize| {
+        let script = format!("dd if=/dev/urandom of=f{n} bs=1M count=40 conv=fsync");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(place.mnt()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let writers: Vec<_> = (0..4).map(writer).collect();
+    place.await_suspension();
+    let lines = [
+        ("zfs rollback -f tank/fs@s", "cannot rollback to 'tank/fs@s': pool 'tank' is suspended: "),
+        ("zfs rollback tank/fs@s", "cannot rollback to 'tank/fs@s': pool 'tank' is suspended: "),
+        ("zfs destroy -rf tank/fs", "cannot destroy 'tank/fs': pool 'tank' is suspended: "),
+        ("zfs rename -f tank/fs tank/b", "cannot rename 'tank/fs': pool 'tank' is suspended: "),
+    ];
+    for (line, message) in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = place.path("output");
+        let file = std::fs::File::create(&output).unwrap();
+        let mut command = place.command(&words);
+        let mut command = command.stdout(Stdio::null()).stderr(file).spawn().unwrap();
+        let mut code = None;
+        support::place::until(line, || {
+            code = command.try_wait().unwrap();
+            code.is_some()
+        });
+        let text = std::fs::read_to_string(&output).unwrap();
+        assert!(!code.unwrap().success() && text.contains(message), "{line}: {text}");
+        assert_eq!(place.sh("ls a1"), "a1\n", "{line}");
+    }
+    small.mount("remount,size=1g");
+    place.zinc(&["zpool", "clear", "tank"]).ok();
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    place.unmount();
+    place.zinc(&["zfs", "rollback", "tank/fs@s"]).ok();
+    place.zinc(&["zpool", "export", "tank"]).ok();
+    drop(small);
+}

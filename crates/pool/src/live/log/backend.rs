@@ -34,13 +34,13 @@ impl LogBackend {
         }
     }
 
-    /// Does `work` in the open txg, which will write the object set.
+    /// Does `work` in the open txg, which was entered and will write the object set.
     fn within<T>(
         &self,
         shared: &Shared,
+        txg: u64,
         work: impl FnOnce(u64) -> Result<T, String>,
     ) -> Result<T, String> {
-        let txg = shared.txgs.enter(None).map_err(|why| why.to_string())?;
         // The sync itself says what the header is.
         let marked = self.objset.set_zil(&Tx::syncing(txg), &ZilHeader::default());
         let done = marked.map_err(|e| e.to_string()).and_then(|()| work(txg));
@@ -57,22 +57,25 @@ impl Backend for LogBackend {
             return false;
         }
         let mut allocated = None;
-        let done = self.within(&shared, |txg| {
-            let hint = self.objset.id();
-            let want = AllocRequest {
-                psize: size,
-                copies: 1,
-                class: SpaceClass::Log,
-                txg,
-                gang: false,
-                hint,
-            };
-            let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
-            let crypt = self.objset.key().map(|key| shared.writer.crypt_params(key));
-            keep(BlockPlace { dvas, size, birth: txg, crypt });
-            allocated = Some(txg);
-            shared.space.log_took(worst, txg);
-            Ok(())
+        let entered = shared.txgs.enter(None).map_err(|why| why.to_string());
+        let done = entered.and_then(|txg| {
+            self.within(&shared, txg, |txg| {
+                let hint = self.objset.id();
+                let want = AllocRequest {
+                    psize: size,
+                    copies: 1,
+                    class: SpaceClass::Log,
+                    txg,
+                    gang: false,
+                    hint,
+                };
+                let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
+                let crypt = self.objset.key().map(|key| shared.writer.crypt_params(key));
+                keep(BlockPlace { dvas, size, birth: txg, crypt });
+                allocated = Some(txg);
+                shared.space.log_took(worst, txg);
+                Ok(())
+            })
         });
         if allocated.is_none() {
             shared.space.log_did_not(worst);
@@ -85,7 +88,15 @@ impl Backend for LogBackend {
     }
 
     fn touch(&self) -> Result<u64, String> {
-        self.within(&*self.shared()?, Ok)
+        let shared = self.shared()?;
+        let txg = shared.txgs.enter(None).map_err(|why| why.to_string())?;
+        self.within(&shared, txg, Ok)
+    }
+
+    fn touch_unless_suspended(&self) -> Result<u64, String> {
+        let shared = self.shared()?;
+        let txg = shared.txgs.enter_unless_suspended().map_err(|why| why.to_string())?;
+        self.within(&shared, txg, Ok)
     }
 
     fn write(&self, blocks: Vec<(BlockPlace, device::Shared)>, early: Vec<BlkPtr>) -> Finish<'_> {
@@ -114,6 +125,11 @@ impl Backend for LogBackend {
     fn wait_synced(&self, txg: u64) -> Result<(), String> {
         let shared = self.shared()?;
         shared.txgs.wait_synced(txg, PushReason::Waited).map_err(|why| why.to_string())
+    }
+
+    fn wait_synced_unless_suspended(&self, txg: u64) -> Result<(), String> {
+        let synced = self.shared()?.txgs.wait_synced_unless_suspended(txg, PushReason::Waited);
+        synced.map_err(|why| why.to_string())
     }
 }
 

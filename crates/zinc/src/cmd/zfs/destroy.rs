@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::{MountScope, Unmounting};
 use engine::datasets::{Destroy, DestroyPlan};
-use engine::{Error, ErrorKind, Pool};
+use engine::{Error, ErrorKind, Pool, Refusal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::human::nicebytes;
@@ -95,6 +95,7 @@ impl Verb for Args {
             let goes = |mounted: &str| names.iter().any(|name| name == mounted);
             let (which, force) = (MountScope::All, self.force);
             let down = Unmounting { affects: &goes, again: &|_| None, which, force };
+            pool.check_takes_changes().map_err(|e| failed(name, e.into()))?;
             while_unmounted(session, &down, || {
                 while_wanted(session, |progress| plan.run(pool, progress))
                     .map_err(|e| failed(name, e))
@@ -145,10 +146,19 @@ impl Args {
 
 /// Why something of it was not destroyed.
 fn failed(name: &str, e: Error) -> Failure {
+    let about = e.operand().or(e.dataset()).unwrap_or_default();
     match (e.kind(), e.operand()) {
         (ErrorKind::Cancelled, _) => e.into(),
         (ErrorKind::NotFound, Some(snapshot)) if snapshot.contains('@') => {
             Failure::new(NO_SNAPSHOTS).because(format!("there is no snapshot '{snapshot}'"))
+        }
+        (ErrorKind::NotFound, _) if about.contains('#') => {
+            Failure::new(format!("bookmark '{about}' does not exist."))
+        }
+        (ErrorKind::Refused(Refusal::Held(_) | Refusal::Busy), _) if about.contains('@') => {
+            let failure = Failure::new(format!("cannot destroy snapshot {about}: dataset is busy"));
+            let hint = e.hint().map(views::hints::text);
+            hint.into_iter().fold(failure, Failure::hint)
         }
         _ => cannot("destroy", name, e),
     }

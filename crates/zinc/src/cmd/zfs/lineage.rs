@@ -110,6 +110,8 @@ impl Verb for Rollback {
         self.live.change(session, name, |pool| {
             let possible = datasets::may_roll_back(pool.view(), name, younger);
             possible.map_err(|e| cannot("rollback to", name, e))?;
+            // Nothing is unmounted for what cannot be done.
+            pool.check_takes_changes().map_err(|e| cannot("rollback to", name, e))?;
             while_unmounted(session, &down, || {
                 let done = datasets::rollback(pool, name, younger);
                 done.map_err(|e| cannot("rollback to", name, e))
@@ -186,6 +188,7 @@ impl Verb for Rename {
         let down = Unmounting { affects: &is_of, again: &again, which, force: self.force };
         let new_parent = to.rsplit_once('/').filter(|_| self.parents).map(|(parent, _)| parent);
         self.live.change(session, from, |pool| {
+            pool.check_takes_changes().map_err(|e| fail(e.into()))?;
             let run = || rename.run(pool).map_err(fail);
             // New parents are mounted before what moves below them, so that they do not cover it.
             let mut parents = ExitCode::SUCCESS;
