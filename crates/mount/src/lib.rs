@@ -94,7 +94,7 @@ pub mod decoders {
 use engine::OpenPool;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a file system is mounted.
@@ -102,6 +102,8 @@ use std::sync::Arc;
 pub struct Options {
     /// Nothing can be changed.
     pub read_only: bool,
+    /// What the property `readonly` says does not count.
+    pub overrides_readonly: bool,
     /// Files run with the rights that their set-id bits give.
     pub set_id: bool,
     /// Device files are devices.
@@ -124,6 +126,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             read_only: false,
+            overrides_readonly: false,
             set_id: true,
             devices: true,
             exec: true,
@@ -249,10 +252,38 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// A remedy, if the system reports enough to know one.
+    /// The message of what stays mounted at this directory, the reason where there is more to say,
+    /// and a remedy.
+    #[must_use]
+    pub fn stays(&self, dir: &Path) -> (String, Option<String>, Option<&'static str>) {
+        let what = format!("cannot unmount '{}'", dir.display());
+        let busy =
+            |why: String, hint| (format!("{what}: pool or dataset is busy"), Some(why), Some(hint));
+        match self {
+            Self::Busy(_) => busy(
+                "programs have files or directories on it open".to_owned(),
+                "-f unmounts it nevertheless",
+            ),
+            Self::Inner(..) => busy(self.to_string(), "unmount that first"),
+            Self::Kept(..) => busy(self.to_string(), "-f unmounts it nevertheless"),
+            Self::NotMounted(_) => (format!("{what}: not currently mounted"), None, None),
+            e => (what, Some(e.to_string()), None),
+        }
+    }
+
+    /// A remedy for what is not mounted, if enough is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
-        let Self::NoFuse(e) = self else { return None };
+        let e = match self {
+            Self::NotEmpty(_) => {
+                return Some(
+                    "-O mounts over it; so does overlay=on, where the property mountpoint says",
+                );
+            }
+            Self::Mounted(..) => return Some("`zinc unmount` unmounts it; -O mounts over it"),
+            Self::NoFuse(e) => e,
+            _ => return None,
+        };
         match e.kind() {
             // The system makes the file when the module is there, and a container may not have it.
             io::ErrorKind::NotFound => {

@@ -70,7 +70,7 @@ impl Front {
         answer: &mut Entries,
     ) -> FuseResult<()> {
         let at = match self.of(ino) {
-            of @ (InodeTarget::Control | InodeTarget::Listing) => {
+            of @ (InodeTarget::Control | InodeTarget::Listing | InodeTarget::Shares) => {
                 return self.list_virtual(of, handle, place, answer);
             }
             InodeTarget::Live(_) => ListedIn { fs: self.fs.clone(), slot: None },
@@ -124,7 +124,7 @@ impl Front {
         }
     }
 
-    /// The same for `.zfs` and `.zfs/snapshot`.
+    /// The same for `.zfs` and the directories in it.
     fn list_virtual(
         &self,
         of: InodeTarget,
@@ -137,10 +137,9 @@ impl Front {
         if place == 0 && of == InodeTarget::Listing {
             progress.snapshots = self.snapshots()?.all()?;
         }
-        let above = if of == InodeTarget::Listing {
-            InodeTarget::Control
-        } else {
-            InodeTarget::Live(self.fs.root_object())
+        let above = match of {
+            InodeTarget::Control => InodeTarget::Live(self.fs.root_object()),
+            _ => InodeTarget::Control,
         };
         let mut entries = vec![
             (&b"."[..], self.virtual_dir(of, None)),
@@ -148,6 +147,7 @@ impl Front {
         ];
         if of == InodeTarget::Control {
             entries.push((snapshots::BELOW, self.virtual_dir(InodeTarget::Listing, None)));
+            entries.push((snapshots::SHARES, self.virtual_dir(InodeTarget::Shares, None)));
         }
         let listed = progress.snapshots.iter().map(|one| {
             (one.name.as_bytes(), self.virtual_dir(InodeTarget::Root(one.dataset), Some(one)))

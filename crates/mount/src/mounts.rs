@@ -160,7 +160,9 @@ impl Mounts {
         let device = system::mount(&what.name, &dir, options)?;
         let connection = system::connection_at(&dir);
         let shared = SharedOptions::new(RwLock::new(options.clone()));
-        let front = Front::new(what.fs, what.space, what.snapshots, Arc::clone(&shared));
+        let own = Arc::clone(&shared);
+        let fs = what.fs.writable_while(move || own.read().overrides_readonly);
+        let front = Front::new(fs, what.space, what.snapshots, Arc::clone(&shared));
         let mounted = Mounted { name: what.name, dir: dir.clone(), options: options.clone() };
         let server = Server::new(front, options.threads.max(1));
         let begun = Session::begin(device, server)

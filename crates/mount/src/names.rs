@@ -56,7 +56,10 @@ impl Front {
             InodeTarget::Control if name == snapshots::BELOW => {
                 return Ok(self.virtual_dir(InodeTarget::Listing, None));
             }
-            InodeTarget::Control => return Err(Errno::ENOENT),
+            InodeTarget::Control if name == snapshots::SHARES => {
+                return Ok(self.virtual_dir(InodeTarget::Shares, None));
+            }
+            InodeTarget::Control | InodeTarget::Shares => return Err(Errno::ENOENT),
             InodeTarget::Listing => {
                 let found = self.snapshots()?.find(name)?;
                 return self.look(INodeNo(InodeTarget::Root(found.dataset).number()));
@@ -80,7 +83,7 @@ impl Front {
     /// The kernel's view of a file.
     pub(crate) fn look(&self, ino: INodeNo) -> FuseResult<EntryReply> {
         match self.of(ino) {
-            of @ (InodeTarget::Control | InodeTarget::Listing) => Ok(self.virtual_dir(of, None)),
+            of if of.is_virtual() => Ok(self.virtual_dir(of, None)),
             of => self.known(of, &self.node(ino)?),
         }
     }

@@ -107,7 +107,7 @@ impl Front {
     pub(crate) fn node(&self, ino: INodeNo) -> FuseResult<Node> {
         match self.of(ino) {
             InodeTarget::Live(object) => self.fs.node(object).or_errno(),
-            InodeTarget::Control | InodeTarget::Listing => Err(Errno::EISDIR),
+            InodeTarget::Control | InodeTarget::Listing | InodeTarget::Shares => Err(Errno::EISDIR),
             InodeTarget::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
             InodeTarget::Within(slot, object) => {
                 self.snapshots()?.within(slot)?.node(object).or_errno()
@@ -144,7 +144,7 @@ impl Front {
     /// How long the kernel may remember a file: a snapshot can go at any time.
     pub(crate) fn ttl_of(&self, of: InodeTarget) -> Duration {
         match of {
-            InodeTarget::Live(_) | InodeTarget::Control => self.ttl,
+            InodeTarget::Live(_) | InodeTarget::Control | InodeTarget::Shares => self.ttl,
             InodeTarget::Listing | InodeTarget::Root(_) | InodeTarget::Within(..) => Duration::ZERO,
         }
     }

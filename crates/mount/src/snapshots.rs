@@ -10,7 +10,7 @@
 //! | 0 | a file of the file system itself |
 //! | 1 to 0xfffd | a file of the snapshot that was looked into as the first, second … |
 //! | 0xfffe | the snapshot of this object of the pool: its root directory |
-//! | 0xffff | 1: `.zfs`, 2: `.zfs/snapshot` |
+//! | 0xffff | 1: `.zfs`, 2: `.zfs/snapshot`, 3: `.zfs/shares` |
 //!
 //! So a listing of `.zfs/snapshot` opens none, and one is opened when something in it is accessed.
 //!
@@ -38,6 +38,8 @@ const CONTROL: u64 = 0xffff;
 pub(crate) const NAME: &[u8] = b".zfs";
 /// The name of the directory in that.
 pub(crate) const BELOW: &[u8] = b"snapshot";
+/// The name of the other directory in that, in which nothing is: there are no shares.
+pub(crate) const SHARES: &[u8] = b"shares";
 
 /// Where a number of the kernel's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(crate) enum InodeTarget {
     Control,
     /// `.zfs/snapshot`.
     Listing,
+    /// `.zfs/shares`.
+    Shares,
     /// The root of the snapshot that is this object of the pool.
     Root(u64),
     /// A file of a snapshot that was looked into.
@@ -61,9 +65,15 @@ impl InodeTarget {
             0 => Self::Live(object),
             ROOTS => Self::Root(object),
             CONTROL if object == 1 => Self::Control,
+            CONTROL if object == 3 => Self::Shares,
             CONTROL => Self::Listing,
             slot => Self::Within(usize::try_from(slot).unwrap_or(usize::MAX) - 1, object),
         }
+    }
+
+    /// It is on no disk.
+    pub(crate) fn is_virtual(self) -> bool {
+        matches!(self, Self::Control | Self::Listing | Self::Shares)
     }
 
     pub(crate) fn number(self) -> u64 {
@@ -71,6 +81,7 @@ impl InodeTarget {
             Self::Live(object) => object,
             Self::Control => CONTROL << OBJECT_BITS | 1,
             Self::Listing => CONTROL << OBJECT_BITS | 2,
+            Self::Shares => CONTROL << OBJECT_BITS | 3,
             Self::Root(object) => ROOTS << OBJECT_BITS | object,
             Self::Within(slot, object) => (slot as u64 + 1) << OBJECT_BITS | object,
         }
@@ -257,6 +268,7 @@ mod tests {
             InodeTarget::Live(OBJECTS),
             InodeTarget::Control,
             InodeTarget::Listing,
+            InodeTarget::Shares,
             InodeTarget::Root(77),
             InodeTarget::Within(0, 34),
             InodeTarget::Within(0xfffc, OBJECTS),

@@ -6,7 +6,6 @@ use crate::attrs::now;
 use crate::errno::{FuseResult, OrErrno as _};
 use crate::kernel::{Errno, INodeNo};
 use crate::served::Front;
-use crate::snapshots::InodeTarget;
 use engine::files::{SetAttrs, XattrMode};
 
 /// Flags of `setxattr`.
@@ -32,7 +31,7 @@ impl Front {
             return Err(Errno::ENODATA);
         }
         self.check_xattr_name(name)?;
-        if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
+        if self.of(ino).is_virtual() {
             return Err(Errno::ENODATA);
         }
         let mut all = self.node(ino)?.linux_xattrs(has_lists).or_errno()?;
@@ -41,7 +40,7 @@ impl Front {
 
     /// The names, each ended by a zero byte.
     pub(crate) fn xattr_names(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
-        if matches!(self.of(ino), InodeTarget::Control | InodeTarget::Listing) {
+        if self.of(ino).is_virtual() {
             return Ok(Vec::new());
         }
         if !self.is_on(|options| options.xattrs) {

@@ -36,16 +36,7 @@ impl From<DatasetError> for Failure {
             DatasetError::Engine { doing, name, error } => cannot(doing, &name, error),
             DatasetError::Unmount { dir, error } => not_unmounted(&dir, &error),
             DatasetError::System { ref error, .. } => {
-                let failure = Self::new(e.to_string());
-                match error {
-                    Error::NotEmpty(_) => failure.hint(
-                        "-O mounts over it; so does overlay=on, where the property mountpoint says",
-                    ),
-                    Error::Mounted(..) => {
-                        failure.hint("`zinc unmount` unmounts it; -O mounts over it")
-                    }
-                    e => e.hint().into_iter().fold(failure, Failure::hint),
-                }
+                error.hint().into_iter().fold(Self::new(e.to_string()), Self::hint)
             }
             e => Self::new(e.to_string()),
         }
@@ -54,28 +45,9 @@ impl From<DatasetError> for Failure {
 
 /// Why something stays mounted.
 pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
-    let shown = dir.display();
-    match e {
-        Error::Busy(_) => {
-            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
-                .because("programs have files or directories on it open")
-                .hint("-f unmounts it nevertheless")
-        }
-        Error::Inner(..) => {
-            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
-                .because(e.to_string())
-                .hint("unmount that first")
-        }
-        e @ Error::Kept(..) => {
-            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
-                .because(e.to_string())
-                .hint("-f unmounts it nevertheless")
-        }
-        Error::NotMounted(_) => {
-            Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
-        }
-        e => Failure::new(format!("cannot unmount '{shown}'")).because(e.to_string()),
-    }
+    let (what, why, hint) = e.stays(dir);
+    let failure = why.into_iter().fold(Failure::new(what), Failure::because);
+    hint.into_iter().fold(failure, Failure::hint)
 }
 
 /// The mounts that a client's verbs have to think of.

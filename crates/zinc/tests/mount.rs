@@ -577,7 +577,8 @@ fn snapshots_are_looked_into_below_dot_zfs() {
     place.mount("tank");
     place.sh("mkdir -p d/e; echo old > d/e/f; ln -s d/e/f l");
     place.zinc(&["zfs", "snapshot", "tank@one"]).ok();
-    assert_eq!(place.sh("echo new > d/e/f; ls -A; ls -A .zfs"), "d\nl\nsnapshot\n");
+    assert_eq!(place.sh("echo new > d/e/f; ls -A; ls -A .zfs"), "d\nl\nshares\nsnapshot\n");
+    assert_eq!(place.sh("ls -A .zfs/shares; cd .zfs/shares; ls -d ../snapshot"), "../snapshot\n");
     assert_eq!(place.sh("cat .zfs/snapshot/one/l d/e/f"), "old\nnew\n");
     assert_eq!(
         place.sh("ls .zfs/snapshot; ls -A .zfs/snapshot/one; ls -A .zfs/snapshot/one/d"),

@@ -41,6 +41,8 @@ pub struct Filesystem {
     pub(crate) inner: Arc<Inner>,
     /// The object set with other transactions, for a handle that gives up.
     hasty: Option<Objset>,
+    /// Whether a handle changes what is open for reading only.
+    writable: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 pub(crate) struct Inner {
@@ -226,7 +228,7 @@ impl Filesystem {
     }
 
     pub(crate) fn of(inner: Arc<Inner>) -> Self {
-        Self { inner, hasty: None }
+        Self { inner, hasty: None, writable: None }
     }
 
     /// The same file system for one that gives up: what it changes is refused where it would have
@@ -234,7 +236,19 @@ impl Filesystem {
     #[must_use]
     pub fn unless_suspended(&self) -> Self {
         let hasty = Some(self.inner.objset.unless_suspended());
-        Self { inner: Arc::clone(&self.inner), hasty }
+        Self { hasty, ..self.clone() }
+    }
+
+    /// The same file system for one that may change it as long as this is so, although its settings
+    /// say that it is read-only.
+    #[must_use]
+    pub fn writable_while(&self, is_so: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { writable: Some(Arc::new(is_so)), ..self.clone() }
+    }
+
+    /// It may be changed through this handle although its settings say that it is read-only.
+    pub(crate) fn is_writable_anyway(&self) -> bool {
+        self.writable.as_ref().is_some_and(|is_writable| is_writable())
     }
 
     /// It is open to be changed, and shows what was changed before that is durable.

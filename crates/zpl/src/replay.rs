@@ -135,7 +135,8 @@ pub fn into_pool(objset: &Objset, log: &Log, how: &IntoPool<'_>) -> Result<Repla
         Box::new(VolumeReplay { volume: Volume::open(objset)? })
     } else {
         let fs = Filesystem::open_to_replay(objset.clone())?;
-        fs.configure(how.settings)?;
+        // What a log has was promised, whatever the property says by now.
+        fs.configure(FsSettings { read_only: false, ..how.settings })?;
         (how.opened)(&fs);
         if fs.master()?.get_u64(master::DELETE_QUEUE)?.is_some() {
             released = fs.drain_unlinked()?;

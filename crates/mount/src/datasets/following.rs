@@ -472,6 +472,8 @@ impl Changes<'_> {
                 *option = value;
             }
         }
+        // A property that is set counts for what had another option, too.
+        options.overrides_readonly &= !self.has("readonly");
         *options != before
     }
 }

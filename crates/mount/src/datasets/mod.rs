@@ -160,7 +160,7 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     let remounts = wanted.options.iter().any(|option| option == REMOUNT);
     match mounts.of(name) {
         Some(mounted) if remounts => {
-            return again(mounts, mounted, wanted, (is_fixed, values.options.xattrs));
+            return again(mounts, mounted, wanted, (is_fixed, &values.options));
         }
         Some(_) => return Err(refuse("filesystem already mounted")),
         None if remounts => return Err(refuse("it is not mounted")),
@@ -173,18 +173,10 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
         }
         None => point(&values, &dataset).map_err(|why| refuse(&why))?,
     };
-    let mut options = values.options;
+    let mut options = values.options.clone();
     // The property is for the place that the properties say.
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
-    let has_xattrs = options.xattrs;
-    for option in &wanted.options {
-        // An unknown option was refused when it was read.
-        let _ = set(&mut options, option);
-    }
-    if options.xattrs && !has_xattrs {
-        return Err(refuse(XATTR_OFF));
-    }
-    options.read_only |= is_fixed;
+    change(&mut options, wanted, (is_fixed, &values.options)).map_err(refuse)?;
     let fs = pool.filesystem(name).map_err(|e| DatasetError::engine("mount", name, e))?;
     let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
     let what = MountSpec { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
@@ -206,21 +198,33 @@ fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
     Ok((dataset, values))
 }
 
+/// Sets the options that are requested, or says why not. `is_fixed`: nothing can be changed,
+/// whatever they say. As with OpenZFS `rw` counts for this mount although the property `readonly`
+/// is set.
+fn change(
+    options: &mut Options,
+    wanted: &MountRequest,
+    (is_fixed, by_properties): (bool, &Options),
+) -> std::result::Result<(), &'static str> {
+    for option in &wanted.options {
+        // An unknown option was refused when it was read.
+        let _ = set(options, option);
+    }
+    options.read_only |= is_fixed;
+    options.overrides_readonly |= wanted.options.iter().any(|option| option == "rw");
+    options.overrides_readonly &= by_properties.read_only && !options.read_only;
+    if options.xattrs && !by_properties.xattrs { Err(XATTR_OFF) } else { Ok(()) }
+}
+
 /// Gives a mount the requested options; the others stay.
 fn again(
     mounts: &Mounts,
     mounted: Mounted,
     wanted: &MountRequest,
-    (is_fixed, has_xattrs): (bool, bool),
+    properties: (bool, &Options),
 ) -> Result<PathBuf> {
     let Mounted { name, dir, mut options } = mounted;
-    for option in &wanted.options {
-        let _ = set(&mut options, option);
-    }
-    options.read_only |= is_fixed;
-    if options.xattrs && !has_xattrs {
-        return Err(DatasetError::refused(&name, XATTR_OFF));
-    }
+    change(&mut options, wanted, properties).map_err(|why| DatasetError::refused(&name, why))?;
     mounts.remount(&dir, &options).map_err(|e| DatasetError::system(&name, e))?;
     Ok(dir)
 }

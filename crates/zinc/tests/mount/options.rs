@@ -1,7 +1,7 @@
 //! Options of mounts that change while programs use them.
 
-use super::Place;
 use super::following::served_with_mounts;
+use super::{Place, kill};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
@@ -159,4 +159,36 @@ fn options_of_one_mount_are_shown_as_temporary() {
     assert!(shown("tank").starts_with("readonly\toff\tdefault\n"));
     place.unmount();
     assert_eq!(shown("tank"), usual);
+}
+
+/// As in OpenZFS: `rw` counts for one mount although the property `readonly` is set, until that is
+/// set again.
+#[testkit::needs("fuse")]
+#[test]
+fn a_mount_may_be_written_to_in_spite_of_the_property() {
+    let place = Place::new();
+    place.zinc(&["zfs", "set", "readonly=on", "tank"]).ok();
+    place.zinc(&["mount", "-o", "rw", "tank", "mnt"]).ok();
+    place.sh("echo x > f; sync f; mkdir d; mv f d");
+    let shown = || place.zinc(&["zfs", "get", "-Ho", "value,source", "readonly", "tank"]).ok();
+    assert_eq!(shown(), "off\ttemporary\n");
+    // Not for what has no mount.
+    let refused = place.zinc(&["mkdir", "tank:/e"]);
+    assert!(refused.code == 1 && refused.err.contains("reading only"), "{}", refused.err);
+    place.zinc(&["mount", "-o", "remount,ro", "tank", "mnt"]).ok();
+    place.sh("! touch g 2> ../said; grep -q Read-only ../said");
+    place.zinc(&["mount", "-o", "remount,rw", "tank", "mnt"]).ok();
+    place.sh("touch g");
+    place.zinc(&["zfs", "set", "readonly=on", "tank"]).ok();
+    place.sh("! touch h 2> ../said; grep -q Read-only ../said; cat d/f > /dev/null");
+    assert_eq!(shown(), "on\tlocal\n");
+    place.unmount();
+    // What was promised is there after a crash, too.
+    let output = place.zinc(&["mount", "-o", "rw", "tank", "mnt"]).ok();
+    place.sh("echo kept > k; sync k");
+    kill(output.trim().rsplit(' ').next().unwrap().parse().unwrap(), "-KILL");
+    place.zinc(&["unmount", "mnt"]).ok();
+    place.mount("tank");
+    assert_eq!(place.sh("cat k"), "kept\n");
+    place.unmount();
 }

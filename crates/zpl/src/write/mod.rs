@@ -114,7 +114,8 @@ impl Filesystem {
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.settings().read_only || !self.objset().is_live() {
+        let is_read_only = self.settings().read_only && !self.is_writable_anyway();
+        if is_read_only || !self.objset().is_live() {
             return Err(Error::ReadOnly);
         }
         Ok(())
