@@ -67,6 +67,15 @@ struct Open<S> {
     is_closed: bool,
 }
 
+impl<S> Open<S> {
+    /// The one that makes room before all others: since when it waits, and its place.
+    fn first_to_go(&self) -> Option<(Instant, usize)> {
+        let waiting = |(at, g): (usize, &Connection<S>)| Some((g.is_used, g.waits_since?, at));
+        let first = self.connections.iter().enumerate().filter_map(waiting).min();
+        first.map(|(_, since, at)| (since, at))
+    }
+}
+
 struct Connection<S> {
     number: u64,
     stream: S,
@@ -98,10 +107,7 @@ impl<S: Disconnect> Connections<S> {
                 return None;
             }
             if open.connections.len() >= self.max {
-                let waiting =
-                    |(at, g): (usize, &Connection<S>)| Some((g.is_used, g.waits_since?, at));
-                let (_, since, at) =
-                    open.connections.iter().enumerate().filter_map(waiting).min()?;
+                let (since, at) = open.first_to_go()?;
                 let left = self.spared.saturating_sub(since.elapsed());
                 if !left.is_zero() {
                     drop(open);
@@ -115,6 +121,16 @@ impl<S: Disconnect> Connections<S> {
             let waits_since = Some(Instant::now());
             open.connections.push(Connection { number, stream, is_used: false, waits_since });
             return Some(Slot { connections: Arc::clone(self), number });
+        }
+    }
+
+    /// Some that wait make room, as far as they are not spared: the system has no more files.
+    pub fn make_room(&self, count: usize) {
+        let mut open = self.open.lock();
+        for _ in 0..count {
+            let first = open.first_to_go().filter(|(since, _)| since.elapsed() > self.spared);
+            let Some((_, at)) = first else { return };
+            open.connections.remove(at).stream.hang_up();
         }
     }
 
@@ -167,6 +183,13 @@ impl<S> Slot<S> {
     /// It was answered.
     pub fn end(&self) {
         self.set(Some(Instant::now()));
+    }
+}
+
+impl<S: Disconnect> Slot<S> {
+    /// Some of the others make room ([`Connections::make_room`]).
+    pub fn make_room(&self, count: usize) {
+        self.connections.make_room(count);
     }
 }
 

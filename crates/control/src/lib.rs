@@ -18,10 +18,10 @@
 //! `presence` tracks whether a client whose command runs is still there, [`stream`] and [`sink`]
 //! write to its files and wait no longer for their readers than for it, and [`input`] reads its
 //! input, [`feed`] the input requested of another user's client, and what that one is shown is
-//! [`Captured`]. A [`CommandLine`] is what a client has run, and `run` how. `http` has pages for monitoring
-//! systems and browsers. [`log`] writes the log of a server, and [`hook`] runs a command of the
-//! administrator's for events. [`again`] starts this program once more, and [`keeper`] supervises
-//! processes. Why it is like this: `docs/decisions/0012-control-socket.md`.
+//! [`Captured`]. A [`CommandLine`] is what a client has run, and `run` how. `http` has pages for
+//! monitoring systems and browsers. [`log`] writes the log of a server, and [`hook`] runs a command
+//! of the administrator's for events. [`again`] starts this program once more, and [`keeper`]
+//! supervises processes. Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
 //! request means is the handler's business.

@@ -13,6 +13,7 @@ use crate::place::{Endpoint, is_trusted, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
 use crate::wire::{LineError, Lines, send};
 use connections::{Connections, Slot};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::io;
@@ -31,6 +32,8 @@ const OTHERS_MAX: usize = 16;
 const SPARED: Duration = Duration::from_millis(20);
 /// How long a client may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that make room when the system has no more files: a command brings some.
+const ROOM: usize = 8;
 /// How long the accepting thread rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
@@ -104,7 +107,13 @@ impl Server {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => begin(stream, &handler, &connections, &others),
-                    Err(_) => std::thread::sleep(REST),
+                    Err(e) => {
+                        if matches!(Errno::from_io_error(&e), Some(Errno::MFILE | Errno::NFILE)) {
+                            connections.make_room(ROOM);
+                            others.make_room(ROOM);
+                        }
+                        std::thread::sleep(REST);
+                    }
                 }
             }
         };
@@ -179,7 +188,15 @@ fn converse(stream: &UnixStream, slot: &Slot<Arc<UnixStream>>, peer: Peer, handl
                 Err(_) => return,
             },
         };
-        let handle = AssertUnwindSafe(|| handler.handle(&request, peer, line.files));
+        if line.lacks_files {
+            slot.make_room(ROOM);
+        }
+        let handle = AssertUnwindSafe(|| match line.lacks_files {
+            true => Err(Refusal::new("the server cannot take the files of the command")
+                .because("it has as many files open as it may (`ulimit -n`)")
+                .hint("fewer commands at a time; or a higher limit, as by LimitNOFILE= in a unit")),
+            false => handler.handle(&request, peer, line.files),
+        });
         let result = catch_unwind(handle).unwrap_or_else(|_| {
             let what = format!("the server failed at the request \"{}\"", request.verb);
             Err(Refusal::new(what).hint("its standard error says more"))

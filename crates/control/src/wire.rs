@@ -5,7 +5,7 @@
 //! a line that wants none are closed with it.
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut, Write as _};
@@ -22,6 +22,8 @@ const READ_SIZE: usize = 16 << 10;
 pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
     pub(crate) files: Vec<OwnedFd>,
+    /// Some of its files are not among them: this process may have no more open.
+    pub(crate) lacks_files: bool,
 }
 
 /// Why no line came in.
@@ -40,12 +42,14 @@ pub(crate) struct Lines<'a> {
     /// Bytes of `buffer` that were looked at and hold no end of line.
     seen: usize,
     files: Vec<OwnedFd>,
+    lacks_files: bool,
     line_max: usize,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(stream: &'a UnixStream, line_max: usize) -> Self {
-        Self { stream, buffer: Vec::new(), seen: 0, files: Vec::new(), line_max }
+        let (buffer, files) = (Vec::new(), Vec::new());
+        Self { stream, buffer, seen: 0, files, lacks_files: false, line_max }
     }
 
     /// The next line; `None` when the other side has ended.
@@ -56,7 +60,9 @@ impl<'a> Lines<'a> {
                 let mut bytes: Vec<u8> = self.buffer.drain(..=self.seen + at).collect();
                 bytes.pop();
                 self.seen = 0;
-                return Ok(Some(Line { bytes, files: std::mem::take(&mut self.files) }));
+                let files = std::mem::take(&mut self.files);
+                let lacks_files = std::mem::take(&mut self.lacks_files) && files.len() < FILES_MAX;
+                return Ok(Some(Line { bytes, files, lacks_files }));
             }
             self.seen = self.buffer.len();
             if self.seen > self.line_max {
@@ -75,7 +81,10 @@ impl<'a> Lines<'a> {
         let got = loop {
             let mut into = [IoSliceMut::new(&mut bytes)];
             match recvmsg(self.stream, &mut into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
-                Ok(message) => break message.bytes,
+                Ok(message) => {
+                    self.lacks_files |= message.flags.contains(ReturnFlags::CTRUNC);
+                    break message.bytes;
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(LineError::Io(e.into())),
             }
