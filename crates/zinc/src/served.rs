@@ -312,9 +312,11 @@ impl Server {
         }
         let mut found: Vec<Self> = all(session);
         found.retain(|s| s.is_called(name));
-        let is_own = found.iter().any(|s| !s.is_other)
-            || known::pools(session).find(pool_of(name)).is_some();
-        found.retain(|s| !(s.is_other && is_own));
+        let has_own = found.iter().any(|s| !s.is_other);
+        let known = known::pools(session).find(pool_of(name)).map(|known| known.guid());
+        // What this user knows may be the very pool, by a list that is root's as well.
+        let gives_way = |s: &Self| s.is_other && (has_own || known.is_some_and(|g| g != s.guid));
+        found.retain(|s| !gives_way(s));
         Self::retain_in(session, &mut found, search)?;
         Self::single(&mut found, name)?;
         Ok(found.pop())

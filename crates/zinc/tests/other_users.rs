@@ -667,3 +667,32 @@ fn a_device_that_may_not_be_opened_is_named_and_not_left_behind() {
         "{message}"
     );
 }
+
+/// A user may read the list that has root's pools as well: with `ZINC_STATE` for all, as in a
+/// container. The pool is not taken for one of its own then, which only root could open.
+#[testkit::needs("another user")]
+#[test]
+fn they_reach_a_pool_that_the_list_they_read_has_too() {
+    let place = Place::new();
+    place.serve(&["tank/a"]);
+    place.ok(0, "zfs allow nobody snapshot tank/a");
+    let shared = place.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::copy(place.path().join("root/state/zpool.cache"), shared.join("zpool.cache")).unwrap();
+    std::fs::set_permissions(&shared, Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(shared.join("zpool.cache"), Permissions::from_mode(0o644)).unwrap();
+    for (command, expected) in [
+        ("zfs snapshot tank/a@1", ""),
+        ("zfs list -Ho name -t all tank/a", "tank/a\n"),
+        ("zfs list -Ho name", "tank\ntank/a\n"),
+        ("zpool list -Ho name tank", "tank\n"),
+        ("zpool list -Ho name", "tank\n"),
+    ] {
+        let Output { status, stdout, stderr } =
+            output(place.command(NOBODY, command).env("ZINC_STATE", &shared));
+        let message = String::from_utf8_lossy(&stderr);
+        assert!(status.success(), "{command}: {message}");
+        assert_eq!(String::from_utf8(stdout).unwrap(), expected, "{command}: {message}");
+    }
+    place.ok(0, "zpool export tank");
+}
