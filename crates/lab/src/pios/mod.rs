@@ -41,7 +41,7 @@ pub use plan::{Layout, Plan};
 pub(crate) use report::profile_table;
 pub use report::{json, outcome, text};
 pub use run::{Measured, Moment, Phase, RunResult, Steps, read, write};
-pub use sizes::{Sizes, resume};
+pub use sizes::{Sizes, SweepTexts, resume};
 pub use sweep::{Sweep, parse_bytes};
 pub use target::{Target, WhileWanted};
 

@@ -19,7 +19,29 @@ pub struct Sizes {
     pub blocks: Sweep,
 }
 
+/// The texts of an option: its list, and the ends and the step of its range.
+pub type SweepTexts<'t> = [Option<&'t str>; 4];
+
+/// The options, and what each says when it is not given.
+const OPTIONS: [(&str, u64); 6] =
+    [("-t", 1), ("-n", 16), ("-s", 4 << 20), ("-c", 1 << 20), ("-o", 0), ("-S", 128 << 10)];
+
 impl Sizes {
+    /// What the options `-t`, `-n`, `-s`, `-c`, `-o` and `-S` say, in this order.
+    ///
+    /// # Errors
+    /// As [`Sweep::of_texts`], with the name of the option.
+    pub fn of_texts(texts: [SweepTexts<'_>; 6]) -> Result<Self> {
+        let sweep = |at: usize| {
+            let (name, usual) = OPTIONS[at];
+            let named = |e: PiosError| PiosError { what: format!("{name}: {}", e.what), ..e };
+            Sweep::of_texts(texts[at], usual).map_err(named)
+        };
+        let (threads, regions, sizes) = (sweep(0)?, sweep(1)?, sweep(2)?);
+        let (chunks, offsets, blocks) = (sweep(3)?, sweep(4)?, sweep(5)?);
+        Ok(Self { threads, regions, sizes, chunks, offsets, blocks })
+    }
+
     /// A plan for each combination, the last of them changing first; sizes that are not
     /// listed are as in `usual`.
     ///

@@ -13,7 +13,7 @@ use engine::LivePool;
 use engine::Rt;
 use lab::pios::{
     self, Layout, Moment, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod,
-    RunResult, Sizes, Steps, Sweep, Target, WhileWanted,
+    RunResult, Sizes, Steps, SweepTexts, Target, WhileWanted,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -182,10 +182,8 @@ impl From<PiosError> for Failure {
 }
 
 /// An option with a list, and its range.
-fn sweep(name: &str, texts: [&Option<String>; 4], usual: u64) -> Result<Sweep, Failure> {
-    let texts = texts.map(Option::as_deref);
-    Sweep::of_texts(texts, usual)
-        .map_err(|e| usage(PiosError { what: format!("{name}: {}", e.what), ..e }))
+fn texts<'t>(of: [&'t Option<String>; 4]) -> SweepTexts<'t> {
+    of.map(Option::as_deref)
 }
 
 /// Options that cannot be.
@@ -342,15 +340,15 @@ impl Args {
     }
 
     fn plans(&self, layout: Layout) -> Result<Vec<Plan>, Failure> {
-        let (of, a) = (sweep, self);
-        let sizes = Sizes {
-            threads: of("-t", [&a.threads, &a.threads_low, &a.threads_high, &a.threads_incr], 1)?,
-            regions: of("-n", [&a.regions, &a.regions_low, &a.regions_high, &a.regions_incr], 16)?,
-            sizes: of("-s", [&a.size, &a.size_low, &a.size_high, &a.size_incr], 4 << 20)?,
-            chunks: of("-c", [&a.chunk, &a.chunk_low, &a.chunk_high, &a.chunk_incr], 1 << 20)?,
-            offsets: of("-o", [&a.offset, &a.offset_low, &a.offset_high, &a.offset_incr], 0)?,
-            blocks: of("-S", [&self.block, &None, &None, &None], 128 << 10)?,
-        };
+        let sizes = Sizes::of_texts([
+            texts([&self.threads, &self.threads_low, &self.threads_high, &self.threads_incr]),
+            texts([&self.regions, &self.regions_low, &self.regions_high, &self.regions_incr]),
+            texts([&self.size, &self.size_low, &self.size_high, &self.size_incr]),
+            texts([&self.chunk, &self.chunk_low, &self.chunk_high, &self.chunk_incr]),
+            texts([&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr]),
+            texts([&self.block, &None, &None, &None]),
+        ]);
+        let sizes = sizes.map_err(usage)?;
         let usual = Plan {
             chunk_noise: pios::parse_bytes(&self.chunk_noise)?,
             region_noise: pios::parse_bytes(&self.region_noise)?,

@@ -19,7 +19,7 @@ use engine::stats::Snapshot;
 use imported::Found;
 use std::ops::ControlFlow::{Break, Continue};
 use std::process::ExitCode;
-use views::iostat::{self, Histograms, InternalTables, Layout, Series, Style};
+use views::iostat::{self, Histograms, InternalTables, Layout, Series, Style, VdevNames};
 
 /// Lines between two headings on a terminal whose height is not known.
 const HEADING_EVERY: u64 = 24;
@@ -292,25 +292,15 @@ impl Args {
     ) -> Result<Vec<String>, Failure> {
         let mut all = Vec::new();
         for pool in pools.iter_mut() {
-            let mut now = pool.source.take()?;
-            let own: Vec<_> = now.vdevs.iter().map(|v| (v.name.clone(), v.guid)).collect();
-            self.naming.names().rename(&mut now);
-            let shown = now.vdevs.into_iter().map(|v| v.name);
-            all.push(shown.zip(own).collect::<Vec<_>>());
+            all.push(VdevNames::of(pool.source.take()?, self.naming.names()));
         }
-        let is_meant = |word: &str, (shown, (own, guid)): &(String, (String, u64))| {
-            let is_last = own.starts_with('/') && own.rsplit('/').next() == Some(word);
-            shown == word || own == word || is_last || guid.to_string() == word
-        };
-        let is_there = |word: &&String| all.iter().flatten().any(|vdev| is_meant(word, vdev));
-        if let Some(name) = vdevs.iter().find(|word| !is_there(word)) {
-            return Err(Failure::new(format!("no pool or vdev has the name '{name}'"))
-                .hint("`zinc zpool iostat -v` shows the names of the vdevs"));
-        }
-        let meant = |vdev: &&(String, _)| vdevs.iter().any(|word| is_meant(word, vdev));
-        let mut has = all.iter().map(|own| own.iter().any(|vdev| meant(&vdev)));
+        let shown = iostat::named(&all, vdevs).map_err(|name| {
+            Failure::new(format!("no pool or vdev has the name '{name}'"))
+                .hint("`zinc zpool iostat -v` shows the names of the vdevs")
+        })?;
+        let mut has = shown.iter().map(|own| !own.is_empty());
         pools.retain(|_| has.next().unwrap_or(false));
-        Ok(all.iter().flatten().filter(meant).map(|(shown, _)| shown.clone()).collect())
+        Ok(shown.concat())
     }
 
     /// Prints a report, with headings where they belong; `before` reports were printed already.
