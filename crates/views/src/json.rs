@@ -2,6 +2,7 @@
 
 use engine::pools::PoolFacts;
 use serde_json::{Map, Value, json};
+use term::human::{ctime, nicebytes, nicenum};
 
 /// An output of `command` (as `zpool list`) whose content has the key `key`.
 #[must_use]
@@ -25,6 +26,58 @@ pub fn version(command: &str, version: &str) -> Value {
 #[must_use]
 pub fn number(n: u64, as_int: bool) -> Value {
     if as_int { json!(n) } else { json!(n.to_string()) }
+}
+
+/// How the figures of `zpool status` are written in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// As in tables: `1.5G`, and times as dates.
+    #[default]
+    Short,
+    /// As text, exactly.
+    Exact,
+    /// As numbers.
+    Plain,
+}
+
+impl Numbers {
+    /// Those that options ask for.
+    #[must_use]
+    pub fn of(as_int: bool, is_exact: bool) -> Self {
+        match (as_int, is_exact) {
+            (true, _) => Self::Plain,
+            (false, true) => Self::Exact,
+            (false, false) => Self::Short,
+        }
+    }
+
+    /// A number that identifies something, or counts what is never shortened.
+    #[must_use]
+    pub fn plain(self, n: u64) -> Value {
+        number(n, self == Self::Plain)
+    }
+
+    /// A number of bytes.
+    #[must_use]
+    pub fn bytes(self, n: u64) -> Value {
+        if self == Self::Short { json!(nicebytes(n)) } else { self.plain(n) }
+    }
+
+    /// How often something happened.
+    #[must_use]
+    pub fn count(self, n: u64) -> Value {
+        if self == Self::Short { json!(nicenum(n)) } else { self.plain(n) }
+    }
+
+    /// Seconds since 1970, shown this many seconds ahead of UTC; 0 is no time.
+    #[must_use]
+    pub fn time(self, n: u64, utc_offset: i64) -> Value {
+        match self {
+            Self::Short if n == 0 => json!("-"),
+            Self::Short => json!(ctime(n.saturating_add_signed(utc_offset))),
+            _ => self.plain(n),
+        }
+    }
 }
 
 /// A value that is a number where its text is one and `--json-int` was given.

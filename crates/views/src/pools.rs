@@ -64,7 +64,7 @@ pub fn vdev_list(pool: &str, properties: &[PoolProperty], view: &VdevTreeView) -
     for section in Section::ALL {
         section_rows(&mut rows, &columns, section, view.section(section), false);
     }
-    text(&columns, &rows, true)
+    text(&columns, &rows, true, true)
 }
 
 /// The reports that a manifest of a pool quotes.
@@ -132,9 +132,10 @@ impl Column {
     }
 }
 
-/// The table with its headings; nothing without rows.
+/// The table; nothing without rows. A table that is repeated has its headings the first time, and
+/// each time with vdevs: its rows are many then.
 #[must_use]
-pub fn text(columns: &[Column], rows: &[Row], with_vdevs: bool) -> String {
+pub fn text(columns: &[Column], rows: &[Row], with_vdevs: bool, is_first: bool) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -149,11 +150,9 @@ pub fn text(columns: &[Column], rows: &[Row], with_vdevs: bool) -> String {
     };
     let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
     let headings = columns.iter().map(|c| c.heading.clone()).collect();
-    let mut text = line(&Row { indent: 0, cells: headings }, columns, &widths);
-    for row in rows {
-        text.push_str(&line(row, columns, &widths));
-    }
-    text
+    let heading = Row { indent: 0, cells: headings };
+    let heading = Some(&heading).filter(|_| is_first || with_vdevs);
+    heading.into_iter().chain(rows).map(|row| line(row, columns, &widths)).collect()
 }
 
 /// One line with its columns padded; the last one is, when it is flush left, as long as it is.

@@ -1,6 +1,6 @@
 //! JSON in the shape of OpenZFS 2.3, and the option that selects the keys of pools in it.
 
-pub use views::json::{document, number, pool};
+pub use views::json::{Numbers, document, number, pool};
 
 use serde_json::{Map, Value};
 

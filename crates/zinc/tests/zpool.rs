@@ -252,3 +252,47 @@ fn a_cache_file_leads_to_devices_that_were_renamed() {
     assert!(place.ok("zpool status -P tank").contains("/a_new"));
     assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n");
 }
+
+/// Where devices are and what they need in OpenZFS's names; sizes as in its tables, exact with -p,
+/// as numbers with --json-int.
+#[test]
+fn json_has_paths_and_sizes_as_openzfs_writes_them() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank raidz1 a b c");
+    let tank = |options: &str| -> Value {
+        let text = place.ok(&format!("zpool status -j {options} tank"));
+        serde_json::from_str::<Value>(&text).unwrap()["pools"]["tank"]["vdevs"]["tank"].clone()
+    };
+    let (short, exact, plain) = (tank(""), tank("-p"), tank("--json-int"));
+    let raidz = |root: &Value| root["vdevs"]["raidz1-0"].clone();
+    let path = place.path().join("a").to_str().unwrap().to_owned();
+    let disk = |root: &Value| raidz(root)["vdevs"][&path].clone();
+    assert_eq!(disk(&short)["path"], path.as_str());
+    assert_eq!(disk(&short)["phys_space"], "128M");
+    assert_eq!(disk(&exact)["phys_space"], (128_u64 << 20).to_string());
+    assert_eq!(disk(&plain)["phys_space"], 128_u64 << 20);
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (needs, space) =
+        (number(&disk(&plain)["rep_dev_size"]), number(&raidz(&plain)["total_space"]));
+    assert_eq!(number(&raidz(&plain)["rep_dev_size"]), space);
+    assert_eq!(needs, space.div_ceil(3) + (9 << 19));
+    assert!(number(&raidz(&plain)["def_space"]) < space * 2 / 3 + (1 << 20));
+    assert_eq!(number(&plain["total_space"]), space);
+    assert_eq!((&short["read_errors"], &plain["read_errors"]), (&"0".into(), &0.into()));
+    assert!(short["alloc_space"].as_str().unwrap().ends_with('K'), "{short}");
+}
+
+/// A table that is repeated has its headings once, and each time with vdevs; stamps come before.
+#[test]
+fn a_list_that_is_repeated_has_one_heading() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let starts = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    let shown = starts(&place.ok("zpool list -T u tank 0.01 3"));
+    let words: Vec<&str> = shown.iter().map(|word| word.trim_matches(char::is_numeric)).collect();
+    assert_eq!(words, ["", "NAME", "tank", "", "tank", "", "tank"]);
+    let shown = starts(&place.ok("zpool list -v tank 0.01 2"));
+    assert_eq!(shown.iter().filter(|word| *word == "NAME").count(), 2);
+}

@@ -131,6 +131,12 @@ pub struct VdevView {
     pub guid: u64,
     /// Its kind.
     pub kind: VdevKind,
+    /// Where the device is, or was.
+    pub path: Option<String>,
+    /// The same by its place in the machine, as other systems have written it down.
+    pub phys_path: Option<String>,
+    /// What the device is, likewise.
+    pub devid: Option<String>,
     /// A disk that was given whole: its name is shown without the partition that was made.
     pub whole_disk: bool,
     /// Its state.
@@ -159,6 +165,8 @@ pub struct VdevView {
     pub size: u64,
     /// Raw space, allocated, and kept for the checkpoint; zeros where `is_top` is false.
     pub space: [u64; 3],
+    /// Raw space without the share of parity.
+    pub deflated: u64,
     /// Bytes it could grow by.
     pub expand_size: u64,
     /// Fragmentation in percent.
@@ -288,6 +296,7 @@ impl Pool {
             }
             if let Some(t) = space.tops.iter().find(|t| t.id == top.id) {
                 view.space = [t.size(), t.allocated(), t.checkpoint];
+                view.deflated = self.deflated(top.id, t.size());
                 if view.size == 0 {
                     view.size = t.size();
                 }
@@ -312,6 +321,7 @@ impl Pool {
             // Its contents are known only to the system that uses it.
             cache.is_top = true;
             cache.space = [cache.size.saturating_sub(OVERHEAD), 0, 0];
+            cache.deflated = cache.space[0];
             cache.fragmentation = Some(0);
         }
         for spare in out.section_mut(Section::Spares) {
@@ -375,6 +385,11 @@ impl Pool {
         let tops = self.config().vdev_tree.children.iter();
         let rebuilt = tops.filter(move |top| active.contains(&top.id));
         rebuilt.flat_map(|top| top.walk()).map(|v| v.guid)
+    }
+
+    /// Raw space of a top-level vdev without the share of parity.
+    fn deflated(&self, id: u64, raw: u64) -> u64 {
+        u32::try_from(id).map_or(raw, |id| self.deflate_ratio(id).deflate(raw))
     }
 
     /// Bytes all top-level vdevs together could grow by.
@@ -462,6 +477,9 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         name: printed_name(config, is_absent(config, state, reason)),
         guid: config.guid,
         kind: config.kind.clone(),
+        path: config.path.clone(),
+        phys_path: config.phys_path.clone(),
+        devid: config.devid.clone(),
         whole_disk: config.whole_disk == Some(true),
         state: ViewState::Vdev(if removed { VdevState::Online } else { state }),
         remark,
@@ -476,6 +494,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         is_top: false,
         size: node.and_then(|n| device_size(*n)).unwrap_or(0),
         space: [0; 3],
+        deflated: 0,
         expand_size: 0,
         fragmentation: None,
         // A removed vdev names none, a spare of dRAID has none.

@@ -8,17 +8,17 @@
 mod activity;
 pub mod condition;
 mod table;
+mod vdevs;
 
 pub use table::{refused, remark};
 
-use crate::json::{self, one_line};
+use crate::json::{self, Numbers, one_line};
 use crate::stores;
 use engine::devices::price::Prices;
 use engine::live::SpaceClass;
 use engine::pools::{
     CandidateState, CheckpointNote, ErrorScrubNote, ExpansionNote, PoolFacts, ReadRepairs,
     RebuildState, Removal, ScanPass, ScanProgress, ScanState, Section, ShortDevice, Status,
-    VdevView,
 };
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -49,8 +49,8 @@ pub struct WorkColumns {
 pub struct View {
     /// With the names of damaged files, and every fault.
     pub is_verbose: bool,
-    /// Numbers are numbers in JSON.
-    pub as_int: bool,
+    /// How numbers are written in JSON.
+    pub numbers: Numbers,
     /// Vdevs of all levels are side by side in JSON.
     pub is_flat: bool,
     /// Seconds that local time is ahead of UTC.
@@ -195,8 +195,8 @@ impl View {
     /// The same as JSON.
     #[must_use]
     pub fn value(&self, pool: &PoolFacts, status: &Status) -> Value {
-        let int = self.as_int;
-        let mut map = json::pool(pool, int);
+        let numbers = self.numbers;
+        let mut map = json::pool(pool, numbers == Numbers::Plain);
         map.insert("label_state".to_owned(), json!(label_state(pool)));
         map = self.shape(status, map);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
@@ -211,12 +211,12 @@ impl View {
         if !short.is_empty() {
             put("short", Value::Array(short));
         }
-        put("faults", json::number(pool.faults, int));
+        put("faults", numbers.plain(pool.faults));
         let repairs = pool.read_repairs;
         let repairs = json!({
-            "blocks": json::number(repairs.blocks, int),
-            "bytes": json::number(repairs.bytes, int),
-            "refused": json::number(repairs.refused, int),
+            "blocks": numbers.plain(repairs.blocks),
+            "bytes": numbers.bytes(repairs.bytes),
+            "refused": numbers.plain(repairs.refused),
         });
         put("read_repairs", repairs);
         Value::Object(map)
@@ -224,7 +224,7 @@ impl View {
 
     /// The report as JSON, added to `map`.
     fn shape(&self, status: &Status, mut map: Map<String, Value>) -> Map<String, Value> {
-        let int = self.as_int;
+        let figures = (self.numbers, self.utc_offset);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
         put("name", json!(status.pool));
         put("state", json!(status.health));
@@ -241,14 +241,14 @@ impl View {
             activity::lines(status, self.utc_offset).iter().map(|l| json!(one_line(l))).collect(),
         );
         let mut scans =
-            status.scan.as_ref().map_or_else(Map::new, |s| scan(s, status.scan_pass, int));
+            status.scan.as_ref().map_or_else(Map::new, |s| scan(s, status.scan_pass, figures));
         if let Some(note) = activity::error_scrub(status) {
             if scans.is_empty() {
                 scans.extend(["function", "state"].map(|name| (name.to_owned(), json!("NONE"))));
             }
-            scans.extend(error_scrub(note, int));
+            scans.extend(error_scrub(note, figures));
         }
-        let rebuilds = rebuilds(status, int);
+        let rebuilds = rebuilds(status, figures);
         if !rebuilds.is_empty() {
             scans.insert("rebuild_stats".to_owned(), Value::Object(rebuilds));
         }
@@ -256,24 +256,15 @@ impl View {
             put("scan_stats", Value::Object(scans));
         }
         if let Some(r) = &status.removal {
-            put("removal_stats", removal(r, status, int));
+            put("removal_stats", removal(r, status, figures));
         }
         if let Some(c) = &status.checkpoint {
-            put("checkpoint_stats", checkpoint(c, int));
+            put("checkpoint_stats", checkpoint(c, figures));
         }
         if let Some(e) = &status.expansion {
-            put("raidz_expand_stats", expansion(e, int));
+            put("raidz_expand_stats", expansion(e, figures));
         }
-        let normal =
-            self.children(status.vdevs.section(Section::Tops(SpaceClass::Normal)), "normal");
-        let root = json!({
-            "name": status.pool,
-            "vdev_type": "root",
-            "guid": json::number(status.guid, int),
-            "class": "normal",
-            "state": status.health,
-            "vdevs": normal,
-        });
+        let root = Value::Object(self.root(status));
         let mut all = Map::from_iter([(status.pool.clone(), root)]);
         if self.is_flat {
             all = flat(all, None);
@@ -289,11 +280,11 @@ impl View {
         for (section, name) in others {
             let vdevs = status.vdevs.section(section);
             if !vdevs.is_empty() {
-                let vdevs = self.children(vdevs, name);
+                let vdevs = self.children(vdevs, name, None);
                 put(name, Value::Object(if self.is_flat { flat(vdevs, None) } else { vdevs }));
             }
         }
-        put("error_count", json::number(status.damaged.len() as u64, int));
+        put("error_count", self.numbers.plain(status.damaged.len() as u64));
         if self.is_verbose && !status.damaged.is_empty() {
             put("errlist", json!(status.damaged));
         }
@@ -304,43 +295,6 @@ impl View {
     #[must_use]
     pub fn closed_value(&self, status: &Status) -> Value {
         Value::Object(self.shape(status, Map::new()))
-    }
-
-    // Depth is bounded: the configuration's decoder limits it.
-    fn children(&self, vdevs: &[VdevView], class: &str) -> Map<String, Value> {
-        let int = self.as_int;
-        let one = |v: &VdevView| {
-            let mut map = Map::new();
-            let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-            put("name", json!(v.name));
-            put("vdev_type", json!(v.kind.name()));
-            put("guid", json::number(v.guid, int));
-            put("class", json!(class));
-            put("state", json!(v.state.name()));
-            if v.is_top {
-                put("alloc_space", json::number(v.space[1], int));
-                put("total_space", json::number(v.space[0], int));
-            }
-            put("phys_space", json::number(v.size, int));
-            put("read_errors", json::number(v.read_errors, int));
-            put("write_errors", json::number(v.write_errors, int));
-            put("checksum_errors", json::number(v.checksum_errors, int));
-            if v.children.is_empty() {
-                put("slow_ios", json::number(v.slow_requests, int));
-            }
-            if let Some(store) = &v.store {
-                put("store", json!(store));
-            }
-            let remark = self.remark(v);
-            if !remark.is_empty() {
-                put("remark", json!(remark));
-            }
-            if !v.children.is_empty() {
-                put("vdevs", Value::Object(self.children(&v.children, class)));
-            }
-            (v.name.clone(), Value::Object(map))
-        };
-        vdevs.iter().map(one).collect()
     }
 
     /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless
@@ -428,56 +382,60 @@ fn word(state: ScanProgress) -> String {
     }
 }
 
+/// How numbers are written, and by how many seconds local time is ahead of UTC.
+type Figures = (Numbers, i64);
+
 /// The last scan with OpenZFS's names. What a process has done of it since it was opened is there
 /// as long as one runs it.
-fn scan(s: &ScanState, pass: Option<ScanPass>, int: bool) -> Map<String, Value> {
-    let number = |n| json::number(n, int);
+fn scan(s: &ScanState, pass: Option<ScanPass>, figures: Figures) -> Map<String, Value> {
+    let (numbers, offset) = figures;
+    let (bytes, time) = (|n| numbers.bytes(n), |n| numbers.time(n, offset));
     let collected = pass.map_or(0, |pass| pass.collected);
     let mut members = vec![
         ("function", json!(s.function().name().to_uppercase())),
         ("state", json!(word(s.state()))),
-        ("start_time", number(s.start_time)),
-        ("end_time", number(s.end_time)),
-        ("to_examine", number(s.to_examine)),
-        ("examined", number(s.examined.saturating_add(collected))),
-        ("skipped", number(s.skipped)),
-        ("processed", number(s.processed)),
-        ("errors", number(s.errors)),
-        ("issued", number(s.examined.saturating_sub(s.skipped))),
+        ("start_time", time(s.start_time)),
+        ("end_time", time(s.end_time)),
+        ("to_examine", bytes(s.to_examine)),
+        ("examined", bytes(s.examined.saturating_add(collected))),
+        ("skipped", bytes(s.skipped)),
+        ("processed", bytes(s.processed)),
+        ("errors", numbers.count(s.errors)),
+        ("issued", bytes(s.examined.saturating_sub(s.skipped))),
     ];
     if let Some(pass) = pass {
         members.extend([
-            ("pass_start", number(pass.start_time)),
-            ("bytes_per_scan", number(pass.examined)),
-            ("issued_bytes_per_scan", number(pass.issued)),
-            ("scrub_pause", number(pass.paused)),
+            ("pass_start", numbers.plain(pass.start_time)),
+            ("bytes_per_scan", bytes(pass.examined)),
+            ("issued_bytes_per_scan", bytes(pass.issued)),
+            ("scrub_pause", time(pass.paused)),
             // One that goes on after a pause begins to count anew.
-            ("scrub_spent_paused", number(0)),
+            ("scrub_spent_paused", numbers.plain(0)),
         ]);
     }
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// A scrub of errors, with OpenZFS's names.
-fn error_scrub(note: &ErrorScrubNote, int: bool) -> Map<String, Value> {
-    let (s, number) = (&note.state, |n| json::number(n, int));
+fn error_scrub(note: &ErrorScrubNote, (numbers, offset): Figures) -> Map<String, Value> {
+    let s = &note.state;
     let paused_at = if s.paused == 0 { 0 } else { note.paused_at };
     let members = [
         ("err_scrub_func", json!(s.function().name().to_uppercase())),
         ("err_scrub_state", json!(word(s.state()))),
-        ("err_scrub_start_time", number(s.start_time)),
-        ("err_scrub_end_time", number(s.end_time)),
-        ("err_scrub_examined", number(s.examined)),
-        ("err_scrub_to_examine", number(s.to_examine)),
-        ("err_scrub_pause", number(paused_at)),
+        ("err_scrub_start_time", numbers.time(s.start_time, offset)),
+        ("err_scrub_end_time", numbers.time(s.end_time, offset)),
+        ("err_scrub_examined", numbers.count(s.examined)),
+        ("err_scrub_to_examine", numbers.count(s.to_examine)),
+        ("err_scrub_pause", numbers.time(paused_at, offset)),
     ];
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The last rebuild of each top-level vdev, with OpenZFS's names. The counts since the pool was
 /// opened (`pass_…`) are not on disk, and left out.
-fn rebuilds(status: &Status, int: bool) -> Map<String, Value> {
-    let number = |n| json::number(n, int);
+fn rebuilds(status: &Status, figures: Figures) -> Map<String, Value> {
+    let (numbers, offset) = figures;
     let one = |(s, name): &(RebuildState, String)| {
         let state = match s.state() {
             ScanProgress::None => return None,
@@ -498,60 +456,60 @@ fn rebuilds(status: &Status, int: bool) -> Map<String, Value> {
         let stats = json!({
             "name": name,
             "vdev_type": vdev.kind.name(),
-            "guid": number(vdev.guid),
+            "guid": numbers.plain(vdev.guid),
             "class": class,
             "state": state,
-            "start_time": number(s.start_time),
-            "end_time": number(s.end_time),
+            "start_time": numbers.time(s.start_time, offset),
+            "end_time": numbers.time(s.end_time, offset),
             // In nanoseconds.
-            "scan_time": number(s.scan_time_ms.saturating_mul(1_000_000)),
-            "scanned": number(s.bytes_scanned),
-            "issued": number(s.bytes_issued),
-            "rebuilt": number(s.bytes_rebuilt),
-            "to_scan": number(s.bytes_estimated),
-            "errors": number(s.errors),
+            "scan_time": numbers.plain(s.scan_time_ms.saturating_mul(1_000_000)),
+            "scanned": numbers.bytes(s.bytes_scanned),
+            "issued": numbers.bytes(s.bytes_issued),
+            "rebuilt": numbers.bytes(s.bytes_rebuilt),
+            "to_scan": numbers.bytes(s.bytes_estimated),
+            "errors": numbers.count(s.errors),
         });
         Some((name.clone(), stats))
     };
     status.rebuilds.iter().filter_map(one).collect()
 }
 
-fn removal(r: &Removal, status: &Status, int: bool) -> Value {
-    let number = |n| json::number(n, int);
+fn removal(r: &Removal, status: &Status, figures: Figures) -> Value {
+    let (numbers, offset) = figures;
     // The vdev that was is called so.
     let name = if status.removing.is_empty() { "indirect" } else { &status.removing };
     json!({
         "name": name,
         "state": word(r.state.state()),
-        "removing_vdev": number(r.state.vdev),
-        "start_time": number(r.state.start_time),
-        "end_time": number(r.state.end_time),
-        "to_copy": number(r.state.to_copy),
-        "copied": number(r.state.copied),
-        "mapping_memory": number(r.mapping_memory),
+        "removing_vdev": numbers.plain(r.state.vdev),
+        "start_time": numbers.time(r.state.start_time, offset),
+        "end_time": numbers.time(r.state.end_time, offset),
+        "to_copy": numbers.bytes(r.state.to_copy),
+        "copied": numbers.bytes(r.state.copied),
+        "mapping_memory": numbers.bytes(r.mapping_memory),
     })
 }
 
-fn checkpoint(c: &CheckpointNote, int: bool) -> Value {
+fn checkpoint(c: &CheckpointNote, (numbers, offset): Figures) -> Value {
     json!({
         "state": if c.made.is_some() { "EXISTS" } else { "DISCARDING" },
-        "start_time": json::number(c.made.unwrap_or(0), int),
-        "space": json::number(c.bytes, int),
+        "start_time": numbers.time(c.made.unwrap_or(0), offset),
+        "space": numbers.bytes(c.bytes),
     })
 }
 
-fn expansion(e: &ExpansionNote, int: bool) -> Value {
+fn expansion(e: &ExpansionNote, (numbers, offset): Figures) -> Value {
     // As OpenZFS has it, without the number.
     let name = e.name.split_once('-').map_or(&*e.name, |(kind, _)| kind);
     json!({
         "name": name,
         "state": word(e.state.state),
-        "expanding_vdev": json::number(e.vdev, int),
-        "start_time": json::number(e.state.start_time, int),
-        "end_time": json::number(e.state.end_time, int),
-        "to_reflow": json::number(e.allocated, int),
-        "reflowed": json::number(e.state.bytes_copied, int),
-        "waiting_for_resilver": json::number(u64::from(e.waits.is_some()), int),
+        "expanding_vdev": numbers.plain(e.vdev),
+        "start_time": numbers.time(e.state.start_time, offset),
+        "end_time": numbers.time(e.state.end_time, offset),
+        "to_reflow": numbers.bytes(e.allocated),
+        "reflowed": numbers.bytes(e.state.bytes_copied),
+        "waiting_for_resilver": numbers.plain(u64::from(e.waits.is_some())),
     })
 }
 

@@ -30,6 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use views::history::{HistoryFormat, history_text};
+use views::json::Numbers;
 use views::status::{View, WorkColumns};
 use views::{check, events, repair, txgs};
 
@@ -43,6 +44,9 @@ fn vdev(name: &str, kind: VdevKind, children: Vec<VdevView>) -> VdevView {
         name: name.to_owned(),
         guid: 0,
         kind,
+        path: None,
+        phys_path: None,
+        devid: None,
         whole_disk: false,
         state: ViewState::Vdev(VdevState::Online),
         remark: None,
@@ -57,6 +61,7 @@ fn vdev(name: &str, kind: VdevKind, children: Vec<VdevView>) -> VdevView {
         is_top: false,
         size: 8 * GIB,
         space: [0; 3],
+        deflated: 0,
         expand_size: 0,
         fragmentation: None,
         children,
@@ -291,7 +296,7 @@ fn resilvers_and_rebuilds() {
 /// Names and words are those that OpenZFS 2.3.2 printed for a pool in the same states.
 #[test]
 fn what_a_pool_is_doing_in_json() {
-    let view = View { as_int: true, ..View::default() };
+    let view = View { numbers: Numbers::Plain, ..View::default() };
     let rebuild = RebuildState {
         start_time: NOW,
         end_time: NOW + 1,

@@ -79,22 +79,22 @@ pub(super) fn stamp(session: &Session, form: Option<&str>) {
     }
 }
 
-/// Looks at pools as often as requested, with the time before each look. A single one that is not
-/// there is not looked for again.
+/// Looks at pools as often as requested, with the time before each look; `look` is told whether it
+/// is the first. A single one that is not there is not looked for again.
 pub(super) fn repeated(
     session: &Session,
     names: &[String],
     repeat: Option<(Duration, Option<u64>)>,
     form: Option<&str>,
-    mut look: impl FnMut() -> Result<ExitCode, Failure>,
+    mut look: impl FnMut(bool) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     if session.is_for_a_part() {
-        return look();
+        return look(true);
     }
     let mut done = 0;
     loop {
         stamp(session, form);
-        let code = look()?;
+        let code = look(done == 0)?;
         done += 1;
         if done == 1 && names.len() == 1 && code != ExitCode::SUCCESS {
             return Ok(code);
@@ -117,12 +117,13 @@ impl Verb for Args {
     /// writing to them.
     fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
-        repeated(session, &self.pools, repeat, self.stamp.as_deref(), || self.once(session))
+        let look = |is_first: bool| self.once(session, is_first);
+        repeated(session, &self.pools, repeat, self.stamp.as_deref(), look)
     }
 }
 
 impl Args {
-    fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
+    fn once(&self, session: &Session, is_first: bool) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
         let listing = Listing {
             columns: &columns,
@@ -151,12 +152,12 @@ impl Args {
                 ui::json(session, &json::document("zpool list", "pools", self.keys.keys(content)));
             } else {
                 let rows: Vec<Row> = all.into_iter().flat_map(|seen| seen.rows).collect();
-                self.print(session, &columns, &rows);
+                self.print(session, &columns, &rows, is_first);
             }
         })
     }
 
-    fn print(&self, session: &Session, columns: &[Column], rows: &[Row]) {
+    fn print(&self, session: &Session, columns: &[Column], rows: &[Row], is_first: bool) {
         if self.table.script {
             for row in rows {
                 let lead = if row.indent > 0 { "\t" } else { "" };
@@ -164,7 +165,7 @@ impl Args {
             }
             return;
         }
-        ui::out(session, &text(columns, rows, self.verbose));
+        ui::out(session, &text(columns, rows, self.verbose, is_first));
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Args {
     /// Only pools that are not healthy
     #[arg(short = 'x')]
     sick: bool,
-    /// Accepted as in OpenZFS; exact counts are in JSON
+    /// Exact numbers in JSON; the report is the same
     #[arg(short = 'p')]
     parsable: bool,
     /// Only vdevs that are not healthy
@@ -123,7 +123,7 @@ impl Verb for Args {
         self.pools = [named, std::mem::take(&mut self.pools)].concat();
         self.pool.in_parts = self.columns.scripts.is_some();
         let repeat = repetition(&mut self.pools)?;
-        repeated(session, &self.pools, repeat, self.stamp.as_deref(), || self.once(session))
+        repeated(session, &self.pools, repeat, self.stamp.as_deref(), |_| self.once(session))
     }
 }
 
@@ -210,7 +210,7 @@ impl Args {
         View {
             // Names of files are not for all.
             is_verbose: self.verbose && !session.is_for_another_user(),
-            as_int: self.output.json_int,
+            numbers: json::Numbers::of(self.output.json_int, self.parsable),
             is_flat: self.flat,
             utc_offset: local_time::utc_offset(session, status::latest(status)),
             shows_slow: self.slow,
