@@ -59,6 +59,26 @@ pub fn parse(text: &str, foreign: &[&str]) -> Result<Vec<Line>, (usize, String)>
     Ok(out)
 }
 
+/// The words behind a verb that are neither options nor their values; `None`: what comes next is a
+/// value. `takes` returns for an option with its dashes whether it takes one.
+#[must_use]
+pub fn operands<'w>(words: &[&'w str], takes: impl Fn(&str) -> bool) -> Option<Vec<&'w str>> {
+    let (mut out, mut is_value, mut are_over) = (Vec::new(), false, false);
+    for word in words {
+        match word.strip_prefix('-') {
+            _ if is_value => is_value = false,
+            Some("-") if !are_over => are_over = true,
+            Some(rest) if !are_over && rest.starts_with('-') => is_value = takes(word),
+            Some(letters) if !are_over && !letters.is_empty() => {
+                let first = letters.char_indices().find(|(_, c)| takes(&format!("-{c}")));
+                is_value = first.is_some_and(|(at, c)| at + c.len_utf8() == letters.len());
+            }
+            _ => out.push(*word),
+        }
+    }
+    if is_value { None } else { Some(out) }
+}
+
 /// Where the words of a command line that follow its verb stop being options, by POSIX's rule: at
 /// the first that is not one. `None`: they do not, or contain `--`. `takes` returns for a letter
 /// whether that option takes a value, which is the next word when nothing follows the letter.
@@ -108,6 +128,18 @@ mod tests {
         ] {
             assert_eq!(parse(text, &["all", "config"]).unwrap_err().0, number, "{text}");
         }
+    }
+
+    #[test]
+    fn values_of_options_are_no_operands() {
+        let of = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            operands(&words, |option| ["-o", "--dev"].contains(&option)).map(|all| all.join(" "))
+        };
+        assert_eq!(of("-r a -o b c"), Some("a c".to_owned()));
+        assert_eq!(of("-ro b --dev c --dev=d e"), Some("e".to_owned()));
+        assert_eq!(of("-ob a -- -o"), Some("a -o".to_owned()));
+        assert_eq!(of("a -o"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::place::Place;
 use support::{arg, zinc};
 use tempfile::TempDir;
 use testkit::workspace_root;
@@ -88,6 +89,67 @@ fn each_verb_has_its_manual_page_and_is_completed_in_every_shell() {
             }
         }
     }
+}
+
+/// The words that bash offers where a command line ends.
+fn offered(place: &Place, name: &str, line: &str) -> Vec<String> {
+    let bin = place.path().join("bin");
+    let _ = std::fs::create_dir(&bin);
+    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), bin.join("zinc"));
+    // As readline parts a line.
+    let script = r#"
+. <(zinc completions bash "$1")
+COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDS=()
+rest=$COMP_LINE
+while [[ $rest =~ ^([[:space:]]*)([^@=:[:space:]]+|[@=:])(.*)$ ]]; do
+    COMP_WORDS+=("${BASH_REMATCH[2]}") rest=${BASH_REMATCH[3]}
+done
+[[ $COMP_LINE == *[[:space:]] ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+last=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+[[ $(complete -p "$1") =~ -F\ ([^ ]+) ]] && "${BASH_REMATCH[1]}" "$1" "$last" "$before"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash", name, line]).current_dir(place.path());
+    bash.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    bash.env("ZINC_STATE", support::state(place.path()));
+    let output = bash.env("ZINC_SOCKETS", place.path().join("run/zinc")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{line}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_names_of_pools_datasets_snapshots_vdevs_and_properties() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zpool create other c");
+    place.ok("zfs create tank/home");
+    place.ok("zfs create tank/host");
+    place.ok("zfs snapshot tank/home@one");
+    place.ok("zfs snapshot tank/home@two");
+    let zfs = |line: &str| offered(&place, "zfs", line);
+    let zpool = |line: &str| offered(&place, "zpool", line);
+    assert_eq!(zpool("zpool status "), ["other", "tank"]);
+    assert_eq!(zpool("zpool status -v ta"), ["tank"]);
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(zpool("zpool offline tank "), ["mirror-0".to_owned(), path("a"), path("b")]);
+    assert_eq!(zpool("zpool create "), [""; 0], "names of files");
+    assert!(!zpool("zpool list -o ").contains(&"tank".to_owned()), "the value of an option");
+    assert_eq!(zfs("zfs destroy tank/ho"), ["tank/home", "tank/host"]);
+    // Readline puts what it gets in the place of what stands behind the `@`.
+    assert_eq!(zfs("zfs destroy tank/home@t"), ["two"]);
+    assert_eq!(zfs("zfs destroy tank/home@"), ["one", "two"]);
+    assert_eq!(zfs("zfs rollback tank/home"), ["tank/home", "tank/home@one", "tank/home@two"]);
+    assert_eq!(zfs("zfs get recordsi"), ["recordsize"]);
+    assert_eq!(zfs("zfs set recordsi"), ["recordsize="]);
+    assert_eq!(zfs("zfs get recordsize tank/hom"), ["tank/home"]);
+    assert_eq!(zfs("zfs sn"), ["snapshot"]);
+    assert!(zfs("zfs destroy -").contains(&"-r".to_owned()));
+    assert_eq!(offered(&place, "zinc", "zinc zfs mount tank/home"), ["tank/home"]);
+    assert_eq!(offered(&place, "zinc", "zinc check o"), ["other"]);
+    assert_eq!(offered(&place, "zdb", "zdb -d ta"), ["tank", "tank/home", "tank/host"]);
 }
 
 #[test]
