@@ -9,6 +9,9 @@ use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
 /// OpenZFS's words, by which scripts learn that what they destroy is gone already.
 pub const NO_SNAPSHOTS: &str = "could not find any snapshots to destroy; check snapshot names.";
 
+/// Why a name is not a bookmark's.
+pub const NO_HASH: &str = "must contain a '#'";
+
 /// A message, and what its exit code depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cannot {
@@ -37,12 +40,12 @@ impl Cannot {
         Self { is_usage: true, ..Self::new(what) }
     }
 
-    /// `start` begins the message, and `error` is the reason; of an operation on several things,
-    /// `name` is the one that failed. `None`: there are no words of OpenZFS's for it.
+    /// What cannot be done to `name`, because of this error; of an operation on several things it
+    /// is the one that failed. `None`: there are no words of OpenZFS's for it.
     #[must_use]
     pub fn of(doing: &str, name: &str, error: &Error) -> Option<Self> {
         let start = start(doing, name);
-        let said = match (error.kind(), error.dataset()) {
+        let message = match (error.kind(), error.dataset()) {
             (ErrorKind::NotFound, Some(missing)) => return Some(not_found(&start, name, missing)),
             (ErrorKind::InvalidName, Some(bad)) if is_of_other_kind(bad) => {
                 return Some(Self::refused(&start, bad_name(bad)));
@@ -50,6 +53,9 @@ impl Cannot {
             (ErrorKind::InvalidName, Some(bad)) => Self::refused(&start, bad_name(bad)),
             (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
                 Self::usage(format!("property '{property}' specified multiple times"))
+            }
+            (ErrorKind::Refused(Refusal::Exists), _) if name.contains('#') => {
+                Self::refused(&start, "bookmark exists")
             }
             (ErrorKind::Refused(why), _) => refused(&start, name, error, why),
             (ErrorKind::Exists, _) if matches!(error.place(), Some(Place::Pool(_))) => {
@@ -63,10 +69,10 @@ impl Cannot {
             (ErrorKind::BadValue { property, value }, _) => {
                 Self::refused(&start, refusals::bad_value(property, value, error.hint()))
             }
-            _ => return None,
+            (kind, _) => Self::refused(&start, refusals::of_pool(kind)?),
         };
         let hint = error.hint().filter(|hint| !lists_values(error, hint)).map(hints::text);
-        Some(Self { hint: hint.or(said.hint), ..said })
+        Some(Self { hint: hint.or(message.hint), ..message })
     }
 }
 
@@ -119,7 +125,7 @@ fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Cannot {
     let about = place(error).unwrap_or_default();
     match rule {
         Rule::SnapshotName => Cannot::usage(format!("invalid snapshot name: '{about}'")),
-        Rule::BookmarkName => Cannot::usage(format!("invalid bookmark name '{about}': no '#'")),
+        Rule::BookmarkName => Cannot::usage(format!("invalid bookmark name '{about}': {NO_HASH}")),
         Rule::RecursiveRename => Cannot::usage("-r renames snapshots"),
         Rule::NoSnapshots => {
             let causes = vec![format!("'{about}' has no snapshot of such a name")];
@@ -143,7 +149,8 @@ mod tests {
     fn what_is_missing_is_told_from_what_something_new_would_lie_in() {
         let of = |doing: &str, name: &str, missing: &str| {
             let error = Error::new(ErrorKind::NotFound).at(Place::Dataset(missing.to_owned()));
-            Cannot::of(doing, name, &error).map(|said| (said.what, said.stage, said.hint.is_some()))
+            Cannot::of(doing, name, &error)
+                .map(|message| (message.what, message.stage, message.hint.is_some()))
         };
         let none = ("cannot open 'p/a': dataset does not exist".to_owned(), Stage::Opening, false);
         assert_eq!(of("destroy", "p/a", "p/a"), Some(none));

@@ -5,6 +5,9 @@ use crate::{layout, names, places, refusals, streams};
 use engine::{Error, ErrorKind, ImportRefusal, Place, Refusal, Unsendable};
 use std::error::Error as _;
 
+/// Scripts look for these words.
+const RAW_ONLY: &str = "may not be sent with properties without the raw flag";
+
 /// The failure, in one line; without its hint.
 #[must_use]
 pub fn text(error: &Error) -> String {
@@ -39,6 +42,13 @@ pub fn text(error: &Error) -> String {
         (ErrorKind::Refused(why), place) if has_words(why) => of(place, refusals::text(why)),
         _ => error.to_string(),
     }
+}
+
+/// An encrypted dataset is not sent with its properties; `snapshot` is the name without that of the
+/// dataset.
+#[must_use]
+pub fn raw_only(dataset: &str, snapshot: &str) -> String {
+    format!("cannot send {dataset}@{snapshot}: encrypted dataset {dataset} {RAW_ONLY}")
 }
 
 /// The causes of the failure, each in a line.
@@ -87,9 +97,7 @@ fn has_words(why: &Refusal) -> bool {
 
 fn unsendable(why: Unsendable) -> String {
     match why {
-        Unsendable::EncryptedProperties => {
-            "an encrypted dataset is sent with its properties only with -w".to_owned()
-        }
+        Unsendable::EncryptedProperties => format!("encrypted dataset {RAW_ONLY}"),
         other => format!("cannot be sent yet: {other}"),
     }
 }
@@ -119,7 +127,7 @@ mod tests {
         let with = Error::new(ErrorKind::NotSent(Unsendable::EncryptedProperties));
         let at = with.at(Place::Dataset("a@b".to_owned()));
         assert!(!at.to_string().contains("-w"));
-        let message = "a@b: an encrypted dataset is sent with its properties only with -w";
+        let message = "a@b: encrypted dataset may not be sent with properties without the raw flag";
         assert_eq!(text(&at), message);
         let newer = Error::new(ErrorKind::Refused(Refusal::NewerVersion(5)));
         let message = "a: can not be downgraded; it is already at version 5";

@@ -1,8 +1,8 @@
 //! Exit codes of OpenZFS's commands, where scripts look for them.
 
+use crate::called;
 use engine::{Error, ErrorKind, Place};
 use std::ffi::OsString;
-use std::path::Path;
 
 /// The exit code of a verb that OpenZFS's kernel refuses.
 const REFUSED: u8 = 255;
@@ -56,13 +56,10 @@ impl Stage {
 /// name it is 1 in any case.
 #[must_use]
 pub fn of_failure(arguments: &[OsString], stage: Stage) -> Option<u8> {
-    let [program, command, verb, ..] = arguments else { return None };
-    if Path::new(program).file_name() != Some(command) {
-        return None;
-    }
+    let command = called::name(arguments)?;
     let is_unopened = stage == Stage::Opening;
     let (refused, usage) = (Some(REFUSED), Some(USAGE));
-    match (command.to_str()?, verb.to_str()?) {
+    match (command, arguments.get(2)?.to_str()?) {
         ("zfs", "change-key" | "snapshot" | "snap" | "bookmark") if is_unopened => usage,
         ("zfs", "set" | "load-key" | "unload-key") if is_unopened => None,
         ("zfs", "set" | "load-key" | "unload-key" | "change-key" | "project") => refused,

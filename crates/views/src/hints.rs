@@ -4,6 +4,14 @@ use engine::Hint;
 use engine::pool_refusals::Ongoing;
 use term::escape::word;
 
+/// The hint for a process that has as many files open as it may, where this text says so.
+#[must_use]
+pub fn of_few_files(text: &str) -> Option<&'static str> {
+    text.contains("Too many open files").then_some(
+        "the limit of open files is too low: `ulimit -n` raises it, LimitNOFILE= that of a unit",
+    )
+}
+
 /// A hint, in words for a user at a terminal.
 #[must_use]
 pub fn text(hint: &Hint) -> String {

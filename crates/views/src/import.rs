@@ -81,8 +81,8 @@ pub fn given_up(log: &GivenUpLog, time: u64) -> String {
         n => format!("; {n} changes from other log devices were replayed"),
     };
     format!(
-        "zinc: warning: {}: its intent log was on a log device that is missing: changes that \
-         were acknowledged after {} (txg {}) may be lost{kept}\n",
+        "warning: {}: its intent log was on a log device that is missing: changes that were \
+         acknowledged after {} (txg {}) may be lost{kept}",
         log.dataset,
         ctime(time),
         log.txg

@@ -2,8 +2,10 @@
 //!
 //! | module | what it shows |
 //! | --- | --- |
+//! | [`called`] | how messages begin, by the name under which the program was called |
 //! | [`cannot`] | what cannot be done to a dataset or pool |
 //! | [`check`] | what a check found |
+//! | [`completion`] | what shells offer while a command line is typed |
 //! | [`datasets`] | datasets and their properties, and what owners of files use |
 //! | [`devices`] | why a device is not taken for a pool |
 //! | [`diff`] | changes between a snapshot and something later |
@@ -52,8 +54,10 @@
 //! printed here, and no function is given what reads a pool.
 #![forbid(unsafe_code)]
 
+pub mod called;
 pub mod cannot;
 pub mod check;
+pub mod completion;
 pub mod datasets;
 pub mod devices;
 pub mod diff;

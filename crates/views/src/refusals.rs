@@ -3,7 +3,8 @@
 use crate::exit_codes::Stage;
 use crate::names;
 use engine::datasets::pool_of;
-use engine::{DatasetKind, Hint, Refusal, Rule};
+use engine::pool_refusals::{Ongoing, PoolRefusal};
+use engine::{DatasetKind, ErrorKind, Hint, Refusal, Rule};
 use std::ffi::OsString;
 
 /// Longest name and value of a property that users invented, in bytes.
@@ -94,6 +95,28 @@ pub fn rule(doing: &str, rule: Rule) -> String {
         other => return other.to_string(),
     };
     fixed.to_owned()
+}
+
+/// Why something is not done to a pool as it is, where its name was said before.
+#[must_use]
+pub fn of_pool(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::CheckpointExists => "checkpoint exists",
+        ErrorKind::NoCheckpoint => "checkpoint does not exist",
+        ErrorKind::CheckpointDiscarding => "currently discarding checkpoint",
+        _ => return None,
+    })
+}
+
+/// Why a scrub is not begun, paused or ended, where the pool was named before.
+#[must_use]
+pub fn of_scrub(kind: &ErrorKind) -> Option<&'static str> {
+    let ErrorKind::PoolRefused(PoolRefusal::Ongoing(what)) = kind else { return None };
+    Some(match what {
+        Ongoing::Scrub => "currently scrubbing; use 'zpool scrub -s' to cancel scrub",
+        Ongoing::PausedScrub => "scrub is paused; use 'zpool scrub' to resume scrub",
+        _ => return None,
+    })
 }
 
 /// The text of a refusal.

@@ -11,6 +11,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use hostfs::options::operands_at;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use views::called;
 
 /// ZFS pools without a kernel module: create, fill and change them, check them, get the data out
 #[derive(Parser)]
@@ -113,7 +114,8 @@ pub enum Command {
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
 /// with it; the exit code. Under OpenZFS's own names -h is a wrong option, as there.
-fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
+fn explain(session: &Session, words: &[OsString], e: &clap::Error) -> ExitCode {
+    let is_link = called::name(session.arguments()).is_some();
     if let Some(failure) = unsupported::option(words, e) {
         return failure.report(session);
     }
@@ -198,7 +200,7 @@ fn end_options(session: &Session, words: &mut Vec<OsString>) {
 }
 
 /// Runs the command line of this process; the exit code.
-pub fn run(session: &Session, is_link: bool) -> ExitCode {
+pub fn run(session: &Session) -> ExitCode {
     let mut words = session.arguments().to_vec();
     // Usage names the command as this manual does, whatever the link to it is called.
     if let Some(program) = words.first_mut() {
@@ -211,7 +213,7 @@ pub fn run(session: &Session, is_link: bool) -> ExitCode {
     end_options(session, &mut words);
     match Cli::try_parse_from(&words) {
         Ok(cli) => run_or_report(session, cli.command.verb()),
-        Err(e) => explain(session, &words, &e, is_link),
+        Err(e) => explain(session, &words, &e),
     }
 }
 
@@ -221,7 +223,7 @@ pub fn run_for_client(session: &Session) -> ExitCode {
     end_options(session, &mut words);
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(e) => return explain(session, &words, &e, false),
+        Err(e) => return explain(session, &words, &e),
     };
     let verb = cli.command.verb();
     let served = verb.served(session);

@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 use term::{escape, without_number};
+use views::called;
 use views::cannot::Cannot;
 use views::exit_codes::{self, Stage};
 
@@ -133,13 +134,16 @@ impl Failure {
         (&self.what, &self.causes, self.hint.as_deref())
     }
 
-    /// As it is printed: what it quotes forges no line of it.
-    pub fn text(&self) -> String {
-        let mut text = format!("zinc: {}\n", escape::line(&self.what));
+    /// As it is printed, with this beginning: what it quotes forges no line of it.
+    pub fn text(&self, prefix: &str) -> String {
+        let mut text = called::begun(prefix, &escape::line(&self.what)) + "\n";
         for c in &self.causes {
             let _ = writeln!(text, "  because: {}", escape::line(c));
         }
-        if let Some(h) = &self.hint {
+        let mut texts = std::iter::once(&self.what).chain(&self.causes);
+        let few = texts.find_map(|text| views::hints::of_few_files(text));
+        // Any other advice takes what is not seen for what is not there.
+        if let Some(h) = few.or(self.hint.as_deref()) {
             let _ = writeln!(text, "  hint: {}", escape::line(h));
         }
         text

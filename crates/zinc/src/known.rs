@@ -161,9 +161,9 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
 }
 
 /// Says something, once in this process about one `subject`.
-fn warn_once(session: &Session, subject: &str, text: &str) {
+fn warn_once(session: &Session, subject: &str, what: &Failure) {
     if session.process().warned.is_first(subject) {
-        ui::error(session, text);
+        ui::failure(session, what);
     }
 }
 
@@ -177,7 +177,7 @@ fn print_notice(session: &Session, notice: &Notice<'_>) {
                 .hint(OTHER_FOLDER);
             // A problem of one file of a folder mostly affects the other.
             let folder = path.parent().unwrap_or(path).display().to_string();
-            warn_once(session, &folder, &failure.text());
+            warn_once(session, &folder, &failure);
         }
         Notice::Damaged { path, why, aside } => {
             let what = format!("the list of known pools {} is damaged", path.display());
@@ -187,7 +187,7 @@ fn print_notice(session: &Session, notice: &Notice<'_>) {
                 Err(e) => failure.because(format!("it cannot be moved aside: {e}")),
             };
             let hint = "`zinc zpool import` finds pools again; -f takes those still active";
-            ui::error(session, &failure.hint(hint).text());
+            ui::failure(session, &failure.hint(hint));
         }
         Notice::Outdated(why) => {
             let failure = Failure::new(format!(
@@ -197,12 +197,12 @@ fn print_notice(session: &Session, notice: &Notice<'_>) {
                 Error::CannotWrite { cause, .. } => failure.because(system_text(cause)),
                 _ => failure,
             };
-            let text = failure.hint(format!("-d PATH finds its devices; {OTHER_FOLDER}")).text();
-            warn_once(session, &text, &text);
+            let failure = failure.hint(format!("-d PATH finds its devices; {OTHER_FOLDER}"));
+            warn_once(session, &failure.text(""), &failure);
         }
         Notice::NotForgotten(why) => {
             session.process().warned.still_listed();
-            ui::error(session, &words(why).text());
+            ui::failure(session, &words(why));
         }
         _ => {}
     }

@@ -229,17 +229,14 @@ pub fn opened_as(
 /// Says what is to be said of a pool that was opened for writing.
 pub fn warn_of(session: &Session, found: &Found, pool: &LivePool) {
     if let Some(what) = found::warning(found) {
-        let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
-        ui::error(session, &text);
+        ui::note(session, &format!("warning: pool '{}': {what}", pool.name()));
     }
     let has_far = found.candidate.leaves.values().any(|leaf| is_far(&leaf.path));
     if let Some(why) = disk::lacks_cache().filter(|_| has_far) {
-        let text = format!("zinc: warning: pool '{}' has no cache: {why}\n", pool.name());
-        ui::error(session, &text);
+        ui::note(session, &format!("warning: pool '{}' has no cache: {why}", pool.name()));
     }
     for e in pool.left_out() {
-        let text = format!("zinc: warning: pool '{}' goes on without {e}\n", pool.name());
-        ui::error(session, &text);
+        ui::note(session, &format!("warning: pool '{}' goes on without {e}", pool.name()));
     }
 }
 
@@ -401,12 +398,12 @@ pub fn warn_displaced(session: &Session, pool: &LivePool) -> Result<(), Failure>
         gone.iter().map(|(path, what)| format!("{} {what}", line(path))).collect();
     if !gone.is_empty() {
         let text = format!(
-            "zinc: warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {} \
-             DEVICE NEW` puts another in the place of one\n",
+            "warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {} DEVICE \
+             NEW` puts another in the place of one",
             gone.join(", "),
             word(name)
         );
-        ui::error(session, &text);
+        ui::note(session, &text);
     }
     Ok(())
 }

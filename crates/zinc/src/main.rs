@@ -58,6 +58,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
+use views::called;
 
 /// If there is no more memory, the program prints a message and ends.
 #[global_allocator]
@@ -75,7 +76,7 @@ fn arguments() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(std::path::PathBuf::from);
     let name = name.and_then(|p| p.file_name().map(OsString::from)).unwrap_or_default();
-    if ["zpool", "zfs", "zdb", "zstream"].iter().any(|n| name == *n) {
+    if called::NAMES.iter().any(|n| name == *n) {
         args.insert(1, name);
     } else if name == MOUNT_HELPER {
         return ::mount::called::helper_arguments(args);
@@ -121,8 +122,7 @@ fn lose_what_is_closed() {
 
 /// Runs the command line; the exit code.
 fn run(session: &Session) -> ExitCode {
-    let is_link = session.arguments().len() > std::env::args_os().len();
-    let code = cli::run(session, is_link);
+    let code = cli::run(session);
     let code = match code == ExitCode::SUCCESS && session.process().warned.is_still_listed() {
         true => ExitCode::FAILURE,
         false => code,

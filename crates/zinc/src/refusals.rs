@@ -9,7 +9,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let error = error.into();
     let name = error.operand().unwrap_or(name).to_owned();
     match Cannot::of(doing, &name, &error) {
-        Some(said) => said.into(),
+        Some(message) => message.into(),
         None => Failure::from(error).about(&start(doing, &name)),
     }
 }

@@ -22,6 +22,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 use term::without_number;
+use views::called;
 
 /// Prints text for people to standard output.
 pub fn out(session: &Session, text: &str) {
@@ -107,7 +108,17 @@ pub fn error(session: &Session, text: &str) {
 
 /// Prints a message in one line to standard error: what it quotes forges no other.
 pub fn note(session: &Session, text: &str) {
-    error(session, &format!("zinc: {}\n", escape::line(text)));
+    error(session, &(called::begun(prefix(session), &escape::line(text)) + "\n"));
+}
+
+/// Prints a failure that does not end the command.
+pub fn failure(session: &Session, failure: &Failure) {
+    error(session, &failure.text(prefix(session)));
+}
+
+/// How messages begin.
+fn prefix(session: &Session) -> &'static str {
+    called::prefix(session.arguments())
 }
 
 fn complain(session: &Session, text: &str) {
@@ -138,7 +149,7 @@ fn errors_of_process() -> io::Result<Stream> {
 impl Failure {
     /// Prints it and gives the exit code.
     pub fn report(&self, session: &Session) -> ExitCode {
-        error(session, &self.text());
+        error(session, &self.text(prefix(session)));
         self.code(session.arguments())
     }
 }
@@ -176,9 +187,9 @@ pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
         };
         error.inspect(|e| output.lose(e));
     }
-    let report = |failure: &Failure| match &client {
-        Some(client) => client.final_message(&failure.text()),
-        None => complain(session, &failure.text()),
+    let report = |failure: &Failure| match (&client, failure.text(prefix(session))) {
+        (Some(client), text) => client.final_message(&text),
+        (None, text) => complain(session, &text),
     };
     let code = match (output.lost(), client.and_then(|c| c.presence.reason())) {
         (Some(Lost::Failed(why)), _) => {

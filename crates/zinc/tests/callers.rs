@@ -69,6 +69,32 @@ impl Called {
     }
 }
 
+/// Many programs look for `^cannot open`, `^cannot destroy` and the like.
+#[test]
+fn messages_begin_as_those_of_openzfs_under_its_names() {
+    let called = Called::new();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), called.0.path().join("names/zdb"))
+        .unwrap();
+    let message = |line: &str| called.sh(&format!("{line} || true"));
+    let none = "cannot open 'tank/none': dataset does not exist\n";
+    let check = || {
+        assert_eq!(message("zfs list tank/none"), none);
+        assert!(message("zfs destroy tank/home").starts_with("cannot destroy 'tank/home': "));
+        assert!(message("zfs mount tank/none").starts_with("cannot open 'tank/none': "));
+        assert!(message("zfs set nix=1 tank").starts_with("cannot set property for 'tank': "));
+        let own = called.0.command_here("zfs list tank/none").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&own.stderr), format!("zinc: {none}"));
+    };
+    check();
+    assert!(message("zpool status none").starts_with("cannot open 'none': no such pool\n"));
+    assert!(message("zdb none").starts_with("zdb: "), "{}", message("zdb none"));
+    assert!(message("zdb -R tank").starts_with("zdb: want -R "));
+    // A server is told under which name its client was called.
+    let server = called.0.server("tank");
+    check();
+    drop(server);
+}
+
 /// sanoid leaves datasets alone whose names a `zfs send` or `zfs receive` of this machine has, so
 /// no other test has these.
 const POLICY: &str = "[tank/watched]

@@ -29,18 +29,18 @@ fn a_pool_goes_back_to_its_checkpoint() {
     let place = with_file();
     has(
         &place.fails("zpool checkpoint -d tank"),
-        &["cannot discard checkpoint in 'tank'", "has no checkpoint"],
+        &["cannot discard checkpoint in 'tank': checkpoint does not exist\n"],
     );
     has(&place.fails("zpool checkpoint -w tank"), &["-d"]);
     assert_eq!(place.ok("zpool checkpoint tank"), "");
-    has(&place.fails("zpool checkpoint tank"), &["cannot checkpoint 'tank'", "has a checkpoint"]);
+    has(&place.fails("zpool checkpoint tank"), &["cannot checkpoint 'tank': checkpoint exists\n"]);
     place.ok("zfs destroy tank/fs");
     place.ok("zfs create tank/other");
     assert!(bytes_kept(&place) >= 2 << 20);
     has(&place.ok("zpool status tank"), &["checkpoint: created ", ", consumes 2."]);
     has(&place.ok("zpool history -i tank"), &["spa checkpoint", "checkpointed uberblock txg="]);
     for verb in ["attach tank a c", "detach tank b", "replace tank a c", "reguid tank"] {
-        has(&place.fails(&format!("zpool {verb}")), &["has a checkpoint"]);
+        has(&place.fails(&format!("zpool {verb}")), &["checkpoint"]);
     }
     place.ok("zpool add -f tank c");
     place.ok("zpool export tank");

@@ -102,7 +102,7 @@ fn datasets_are_made_with_keys_from_files_and_from_standard_input() {
     assert!(made.status.code() == Some(1) && message.contains("rounds of PBKDF2"), "{message}");
     // With its properties only as it is stored; what is left out does not count.
     ok(dir, "zfs snapshot -r sealed@all");
-    let words = "an encrypted dataset is sent with its properties only with -w";
+    let words = " may not be sent with properties without the raw flag";
     refused("zfs send -n -R sealed@all", words);
     refused("zfs send -n -R -X sealed/raw,sealed/vol sealed@all", words);
     ok(dir, "zfs send -n -R -X sealed/raw,sealed/vol,sealed/words sealed@all");

@@ -473,7 +473,7 @@ fn short_names_of_snapshots_and_automatic_reservations() {
     let message = place.fails("zfs bookmark tank/v tank/v#d");
     assert!(message.contains("must contain a '@' or '#'"), "{message}");
     assert!(place.fails("zfs bookmark tank/v#x tank/v#d").contains("does not exist"));
-    assert!(place.fails("zfs bookmark tank/v#b tank/v#c").contains("already exists"));
+    assert!(place.fails("zfs bookmark tank/v#b tank/v#c").contains("'tank/v#c': bookmark exists"));
     place.ok("zfs create tank/other");
     let message = place.fails("zfs bookmark tank/v#b tank/other#d");
     assert!(message.contains("source is not an ancestor"), "{message}");
@@ -502,7 +502,7 @@ fn of_many_nothing_is_destroyed_when_one_is_held() {
     place.ok("zfs hold stay tank/x/2@s");
     let before = place.ok("zfs list -Ho name -t all -r tank");
     let message = place.fails("zfs destroy -r tank/x");
-    assert!(message.contains("'tank/x/2@s': dataset is busy"), "{message}");
+    assert!(message.contains("cannot destroy snapshot tank/x/2@s: dataset is busy"), "{message}");
     assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), before);
     place.ok("zfs release stay tank/x/2@s");
     place.ok("zfs destroy -r tank/x");

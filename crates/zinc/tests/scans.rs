@@ -40,7 +40,16 @@ fn a_scrub_says_how_far_it_is_and_since_when_it_is_paused() {
     assert_eq!((&now["function"], &now["state"]), (&"SCRUB".into(), &"SCANNING".into()));
     assert_eq!([&now["issued"], &now["issued_bytes_per_scan"], &now["scrub_pause"]], [0, 0, 0]);
     assert!(now["pass_start"].as_u64() >= now["start_time"].as_u64(), "{now}");
+    let message = |line: &str| {
+        let output = place.command_here(line).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let busy = "cannot scrub tank: currently scrubbing; use 'zpool scrub -s' to cancel scrub\n";
+    has(&message("zpool scrub tank"), &[busy]);
     place.ok_here("zpool scrub -p tank");
+    let busy = "cannot pause scrubbing tank: scrub is paused; use 'zpool scrub' to resume scrub\n";
+    has(&message("zpool scrub -p tank"), &[busy]);
     let paused = status();
     has(&paused, &["scan: scrub paused since ", "\n\tscrub started on ", "0.00% done\n"]);
     assert!(stats()["scrub_pause"].as_u64() >= now["start_time"].as_u64());

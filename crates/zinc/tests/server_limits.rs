@@ -391,6 +391,46 @@ fn connections_that_say_nothing_keep_no_other_out() {
     }
 }
 
+/// Neither do they where the system has no files for more, and what is then not to be had is said.
+#[test]
+fn a_server_without_descriptors_makes_room_and_says_what_it_lacks() {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let pid = Pid::from_child(&server.child);
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    let limit = |files: usize| {
+        let files = Some(files as u64);
+        prlimit(Some(pid), Resource::Nofile, Rlimit { current: files, maximum: files }).unwrap();
+    };
+    limit(open() + 12);
+    let idle: Vec<_> = (0..40).map(|_| UnixStream::connect(place.socket()).unwrap()).collect();
+    let (list, time) = timed(|| place.run(&["zpool", "status", "tank"]));
+    assert!(list.code == 0 && time < SOON, "{time:?} {}", list.err);
+    drop(idle);
+    let began = Instant::now();
+    let mut before = 0;
+    while before != open() {
+        assert!(began.elapsed() < SOON);
+        before = open();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // One for the connection, and none for what comes with a command.
+    limit(before + 1);
+    let output = place.command(&["zfs", "create", "tank/x"]).env("ZINC_WAIT", "0").output();
+    let message = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(message.contains("the server cannot take the files of the command"), "{message}");
+    assert!(message.contains("LimitNOFILE="), "{message}");
+    // A command that has too few itself is told the same, and not to look elsewhere.
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 4; exec \"$0\" zpool status tank", env!("CARGO_BIN_EXE_zinc")]);
+    few.env("ZINC_STATE", place.path().join("state"));
+    let few = few.current_dir(place.path()).output().unwrap();
+    let message = String::from_utf8(few.stderr).unwrap();
+    assert!(message.contains("Too many open files"), "{message}");
+    assert!(message.contains("ulimit -n") && !message.contains("ZINC_STATE names"), "{message}");
+}
+
 /// Every verb that may take long ends in the server too when its client does. Each of these has
 /// more to do, or to say to a reader that does not read, than it can be done with.
 #[test]

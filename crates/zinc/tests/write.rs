@@ -162,7 +162,10 @@ fn the_life_of_a_pool() {
 
     place.step("zfs hold -r -d . keep tank@one");
     let (code, text) = place.fails("zfs destroy -d . tank/home/ann@one");
-    assert_eq!((code, &*text), (1, "zinc: cannot destroy 'tank/home/ann@one': dataset is busy"));
+    assert_eq!(
+        (code, &*text),
+        (1, "zinc: cannot destroy snapshot tank/home/ann@one: dataset is busy")
+    );
     // Where it is not held it need not be.
     place.step("zfs release -d . keep tank/home@one");
     place.step("zfs release -r -d . keep tank@one");

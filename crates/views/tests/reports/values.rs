@@ -221,7 +221,7 @@ fn scrubs_of_errors() {
     ];
     hold("status_error_scrub", &all);
 
-    let view = View { as_int: true, ..View::default() };
+    let view = View { numbers: Numbers::Plain, ..View::default() };
     let stats = |status: &Status| view.closed_value(status)["scan_stats"].clone();
     let expected = json!({
         "function": "NONE", "state": "NONE",

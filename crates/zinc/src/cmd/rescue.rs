@@ -118,7 +118,7 @@ impl Args {
         let is_plain = log.end()?;
         let message = log.summary(&self.dest.join(LOG_NAME));
         let why = log.first_failure().into_iter();
-        ui::error(session, &why.fold(Failure::new(message), Failure::because).text());
+        ui::failure(session, &why.fold(Failure::new(message), Failure::because));
         Ok(if is_plain { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 

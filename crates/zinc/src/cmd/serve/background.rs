@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use term::escape;
+use views::called;
 
 /// The option that marks the second process.
 pub const INNER: &str = "serve-now";
@@ -44,6 +45,11 @@ pub fn start_with(
     let behind = if args.first().is_some_and(|word| word == "zfs") { 2 } else { 1 };
     args.insert(args.len().min(behind), format!("--{INNER}").into());
     let mut command = Command::new(std::env::current_exe().map_err(fail)?);
+    if let Some(name) = called::name(session.arguments()) {
+        // Its messages are this one's.
+        command.arg0(name);
+        args.remove(0);
+    }
     // A group of its own: what the terminal sends to this one is not meant for it.
     command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     match log {
@@ -71,7 +77,8 @@ pub fn start_with(
         };
         if says && ui::out_bytes(session, escape::text(line).as_bytes()).is_err() {
             // The exit code means that output is lost, and not that nothing was started.
-            ui::error(session, &format!("zinc: the server has started in spite of this: {line}"));
+            let line = line.trim_end();
+            ui::note(session, &format!("the server has started in spite of this: {line}"));
         }
         return Ok(code);
     }
@@ -82,7 +89,7 @@ pub fn start_with(
     if let Some(path) = log {
         message = again::logged(&session.path(path)).unwrap_or_default();
         if message.is_empty() {
-            message = format!("zinc: it could not be started: {} says why\n", path.display());
+            ui::note(session, &format!("it could not be started: {} says why", path.display()));
         }
     }
     ui::error(session, &message);

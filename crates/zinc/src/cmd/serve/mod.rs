@@ -648,7 +648,7 @@ fn end_in_time(session: &Session) -> Result<(), Failure> {
         std::thread::sleep(END_WITHIN);
         let time = END_WITHIN.as_secs();
         let what = format!("the pool was not closed within {time} s, and this process ends");
-        ui::error(&session, &Failure::new(what).hint(LIKE_A_CRASH).text());
+        ui::failure(&session, &Failure::new(what).hint(LIKE_A_CRASH));
         session.end(ExitCode::from(FAILED));
     };
     std::thread::Builder::new().name("end".to_owned()).spawn(wait)?;

@@ -6,8 +6,10 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::refusals::cannot;
 use crate::session::Session;
+use engine::datasets::pool_of;
 use engine::{Error, ErrorKind, LivePool, Refusal, Rule, datasets};
 use std::process::ExitCode;
+use views::cannot::NO_HASH;
 
 /// Arguments of `zinc zfs hold` and `zinc zfs release`.
 #[derive(clap::Args)]
@@ -125,9 +127,12 @@ impl Verb for Bookmark {
             None => self.name.clone(),
         };
         if !name.contains('#') {
-            return Err(Failure::usage(format!("invalid bookmark name '{name}': no '#'")));
+            return Err(Failure::usage(format!("invalid bookmark name '{name}': {NO_HASH}")));
         }
-        one_pool(&[source.clone(), name.clone()])?;
+        if pool_of(&source) != pool_of(&name) {
+            let why = "bookmark is in a different pool";
+            return Err(Failure::refused(&format!("cannot create bookmark '{name}'"), why));
+        }
         self.live.change(session, head, |pool| {
             let done = datasets::bookmark(pool, &name, &source);
             done.map_err(|e| match (e.kind(), e.dataset()) {

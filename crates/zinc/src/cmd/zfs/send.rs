@@ -8,12 +8,13 @@ use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui;
 use engine::send::{Forms, Package, Scope, SendStream, snapshot_of};
-use engine::{Error, ErrorKind, LivePool, Progress, ResumeToken, Rule};
+use engine::{Error, ErrorKind, LivePool, Progress, ResumeToken, Rule, Unsendable};
 use std::io;
 use std::process::ExitCode;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use views::errors::raw_only;
 use views::exit_codes::Stage;
 use views::streams;
 
@@ -242,6 +243,10 @@ impl Args {
                     .hint(hint)
             }
             (ErrorKind::Refused(_), _) => cannot("send", &self.snapshot, e),
+            (ErrorKind::NotSent(Unsendable::EncryptedProperties), _) => {
+                let short = self.snapshot.split_once('@').map_or("", |(_, short)| short);
+                Failure::new(raw_only(e.dataset().unwrap_or_default(), short))
+            }
             _ => e.into(),
         }
     }

@@ -5,6 +5,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveOptions};
 use crate::progress::while_showing;
+use crate::refusals::cannot;
 use crate::session::Session;
 use engine::activity::wait_for_discard;
 use engine::{LivePool, Progress};
@@ -35,11 +36,10 @@ pub struct Checkpoint {
 impl Checkpoint {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
         if !self.discard {
-            let what = format!("cannot checkpoint '{}'", pool.name());
-            return pool.checkpoint().map_err(|e| Failure::from(e).about(&what));
+            return pool.checkpoint().map_err(|e| cannot("checkpoint", pool.name(), e));
         }
-        let what = format!("cannot discard checkpoint in '{}'", pool.name());
-        pool.discard_checkpoint().map_err(|e| Failure::from(e).about(&what))?;
+        let doing = "discard checkpoint in";
+        pool.discard_checkpoint().map_err(|e| cannot(doing, pool.name(), e))?;
         match self.until_done || session.client().is_none() {
             true => wait(session, pool),
             false => Ok(()),

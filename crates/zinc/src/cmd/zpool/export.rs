@@ -115,7 +115,7 @@ fn warn_of_end(session: &Session, name: &str, closed: &Closed<Found, Failure>) {
 
 /// Says that a pool was closed as it is.
 fn warn_of_loss(session: &Session, what: &str, why: &str) {
-    ui::error(session, &Failure::new(format!("warning: {what}")).because(why).text());
+    ui::failure(session, &Failure::new(format!("warning: {what}")).because(why));
 }
 
 /// How a server let its pool go.
@@ -310,12 +310,12 @@ impl Verb for Destroy {
             }
             Ok(Closed::GivenUp(found, failure)) => {
                 let (why, _, _) = failure.parts();
-                let text = format!(
-                    "zinc: warning: '{}' is not known any more, but its labels could not be \
-                     written: they do not say that it is destroyed\n  because: {why}\n",
+                let what = format!(
+                    "'{}' is not known any more, but its labels could not be written: they do not \
+                     say that it is destroyed",
                     self.pool,
                 );
-                ui::error(session, &text);
+                warn_of_loss(session, &what, why);
                 found.forget(&known::pools(session));
             }
             closed => warn_of_end(session, &self.pool, &closed?),
@@ -327,11 +327,8 @@ impl Verb for Destroy {
 /// A pool that was imported read-only is not written to: it is only not known any more.
 fn forget_read_only(session: &Session, known: &Known) -> Result<(), Failure> {
     known::pools(session).try_forget(known.guid())?;
-    let text = format!(
-        "zinc: warning: '{}' was imported with -o readonly=on: it is not known any more, and its \
-         labels do not say that it is destroyed\n",
-        known.name(),
-    );
-    ui::error(session, &text);
+    let what = "was imported with -o readonly=on: it is not known any more, and its labels do not \
+                say that it is destroyed";
+    ui::note(session, &format!("warning: '{}' {what}", known.name()));
     Ok(())
 }

@@ -6,8 +6,8 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
-use engine::LivePool;
 use engine::pools::Function;
+use engine::{Error, LivePool};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool scrub`.
@@ -53,11 +53,11 @@ impl Scrub {
                 true => ("cannot cancel scrubbing", pool.stop_error_scrub()),
                 false => ("cannot pause scrubbing", pool.pause_error_scrub()),
             };
-            return done.map_err(|e| Failure::from(e).about(&about(doing)));
+            return done.map_err(|e| refused(&about(doing), e));
         }
         if self.errors {
             let lost = pool.error_scrub(&|| session.check().is_ok());
-            return lost.map(drop).map_err(|e| Failure::from(e).about(&about("cannot scrub")));
+            return lost.map(drop).map_err(|e| refused(&about("cannot scrub"), e));
         }
         let (doing, done) = match (self.stop, self.pause) {
             (true, _) => ("cannot cancel scrubbing", pool.stop_scrub()),
@@ -67,12 +67,21 @@ impl Scrub {
             _ if self.since_last => ("cannot scrub", pool.scrub_since_last()),
             _ => ("cannot scrub", pool.scrub()),
         };
-        done.map_err(|e| Failure::from(e).about(&about(doing)))?;
+        done.map_err(|e| refused(&about(doing), e))?;
         match (self.stop || self.pause, self.until_done) {
             (true, _) => Ok(()),
             (false, true) => wait(session, pool),
             (false, false) => finish_unless_served(session, pool),
         }
+    }
+}
+
+/// Why a scrub is not begun, paused or ended, in OpenZFS's words.
+fn refused(start: &str, e: impl Into<Error>) -> Failure {
+    let e = e.into();
+    match views::refusals::of_scrub(e.kind()) {
+        Some(why) => Failure::refused(start, why),
+        None => Failure::from(e).about(start),
     }
 }
 

@@ -264,7 +264,7 @@ impl Args {
         let adjust = |options: &mut ImportOptions| plan.adjust(options);
         let (_, pool) = live::take(session, find, how, &tunables, adjust)?;
         let warning = |log: &_| views::import::given_up(log, local_time::local(session, log.time));
-        pool.given_up_logs().iter().for_each(|log| ui::error(session, &warning(log)));
+        pool.given_up_logs().iter().for_each(|log| ui::note(session, &warning(log)));
         Ok(ImportedPool::Writable(Box::new(pool)))
     }
 
