@@ -239,7 +239,7 @@ fn refuse_content(
 ) -> Result<(), Failure> {
     let what = format!("cannot write to the disk in {}", name.as_str());
     let own: WriteDeviceRef = Arc::<LogDevice>::clone(device);
-    claim::content(session, &what, (Path::new(name.as_str()), Some(&own)), &|_| force).map(drop)
+    claim::content(session, &what, (Path::new(name.as_str()), &own), &|_| force).map(drop)
 }
 
 fn claimed(

@@ -128,14 +128,9 @@ impl Command {
 
 impl From<LabError> for Failure {
     fn from(e: LabError) -> Self {
-        let mut failure = Self::new(e.what);
-        if !e.why.is_empty() {
-            failure = failure.because(e.why);
-        }
-        match e.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        let why = Some(e.why).filter(|why| !why.is_empty());
+        let failure = why.into_iter().fold(Self::new(e.what), Self::because);
+        e.hint.into_iter().fold(failure, Self::hint)
     }
 }
 
@@ -207,9 +202,7 @@ pub struct Fit {
 
 impl Verb for Fit {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let show = |what: &str| {
-            ui::progress(session, &format!("fit: {what}"));
-        };
+        let show = |what: &str| ui::progress(session, &format!("fit: {what}"));
         let steps = Steps { write: self.write, validate: self.validate };
         let (preset, found) = if let Some(path) = &self.device {
             if self.write && !self.destroy_data {
@@ -387,8 +380,7 @@ fn may_destroy(session: &Session, path: &Path, force: bool, yes: bool) -> Result
     let may = |content: &Content| {
         force || matches!(content, Content::PerhapsActive(pool) if pool == POOL_ON_DEVICE)
     };
-    let (what, device) = (format!("{name} was not touched"), session.devices().claim(path).ok());
-    let holds = claim::content(session, &what, (path, device.as_ref()), &may)?;
+    let holds = claim::content_at(session, &format!("{name} was not touched"), path, &may)?;
     if yes {
         return Ok(());
     }

@@ -170,14 +170,8 @@ pub struct Args {
 
 impl From<PiosError> for Failure {
     fn from(e: PiosError) -> Self {
-        let mut out = Self::new(e.what);
-        if let Some(cause) = e.cause {
-            out = out.because(cause);
-        }
-        match e.hint {
-            Some(hint) => out.hint(hint),
-            None => out,
-        }
+        let out = e.cause.into_iter().fold(Self::new(e.what), Self::because);
+        e.hint.into_iter().fold(out, Self::hint)
     }
 }
 
@@ -216,9 +210,8 @@ impl Verb for Args {
                 }
                 if self.force && !self.path.is_dir() {
                     let what = format!("cannot overwrite {}", self.path.display());
-                    let device = session.devices().claim(&self.path).ok();
                     // Not even by force what a pool uses here.
-                    claim::content(session, &what, (&self.path, device.as_ref()), &|_| true)?;
+                    claim::content_at(session, &what, &self.path, &|_| true)?;
                 }
                 let mut next = 0;
                 for mut plan in plans {

@@ -15,6 +15,8 @@ use engine::pools::{
 use engine::{Error, ErrorKind, Hint, Place, Rt, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 use views::devices::{INVALID, ONCE};
 use views::exit_codes::Stage;
 
@@ -37,18 +39,16 @@ pub fn with_claim<T>(
     act(&claim.unless_inside(&is_inside).waiting(&wait))
 }
 
-/// What is on a device that is to be overwritten, if it could be opened and that may be lost; never
-/// what a pool uses here.
+/// What is on a device that is to be overwritten, if that may be lost; never what a pool uses here.
 pub fn content(
     session: &Session,
     refusal: &str,
-    (path, device): (&Path, Option<&WriteDeviceRef>),
+    (path, device): (&Path, &WriteDeviceRef),
     may_be_lost: &dyn Fn(&Content) -> bool,
 ) -> Result<Option<DeviceRefusal>, Failure> {
     let user = |label: &LabelConfig, is_spare| user(session, label, is_spare);
     let check = DeviceCheck { pool: None, force: false, user: &user };
-    let opened = device.map(|device| check.opened(path, device, false));
-    let Some(Err(why)) = opened else { return Ok(None) };
+    let Err(why) = check.opened(path, device, false) else { return Ok(None) };
     let failure = Failure::new(refusal).because(format!("it {why}"));
     match &why {
         DeviceRefusal::InPool(pool) => Err(failure.hint(views::devices::give_up(pool))),
@@ -59,6 +59,23 @@ pub fn content(
         // Any other device is as good for that.
         _ => Ok(None),
     }
+}
+
+/// The same of what is at a path, if it can be opened; it is closed again.
+pub fn content_at(
+    session: &Session,
+    refusal: &str,
+    path: &Path,
+    may_be_lost: &dyn Fn(&Content) -> bool,
+) -> Result<Option<DeviceRefusal>, Failure> {
+    let Ok(device) = session.devices().claim(path) else { return Ok(None) };
+    let found = content(session, refusal, (path, &device), may_be_lost)?;
+    // The reader that looked at it lets go of it, and of its lock, a moment later.
+    let mut pauses = 0..200;
+    while Arc::strong_count(&device) > 1 && pauses.next().is_some() {
+        session.sleep(Duration::from_millis(10))?;
+    }
+    Ok(found)
 }
 
 /// The process that has it does not serve a pool: one that does would not end by itself.
