@@ -336,7 +336,7 @@ fn parameters(preset: &Preset, part: Part<'_>) -> Vec<Parameter> {
             Origin::Fitted("syncs of all reports, and how many there are"),
         ),
         of(&DEPTH),
-        part.setting.part("part of the machine", part.of_all(), ""),
+        Parameter::new("part of the machine", part.of_all(), "", Origin::Given),
     ]);
     all
 }
