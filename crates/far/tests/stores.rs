@@ -241,6 +241,8 @@ fn pins_keep_a_state() {
     drop(device);
     let pin = disk::pin(&place.name()).unwrap();
     let reader = disk::open(&place.name()).unwrap();
+    // What was read is kept for a while, so that this one has nothing.
+    let late = disk::open(&place.name()).unwrap();
     let overwrite = |byte: u8| {
         let device = place.claim();
         device.write(0, &vec![byte; MIB]).unwrap();
@@ -255,7 +257,7 @@ fn pins_keep_a_state() {
     assert_eq!(disk::unpin(&place.name(), &pin.name), Ok(true));
     assert_eq!(disk::unpin(&place.name(), &pin.name), Ok(false));
     assert!(overwrite(9) >= 2 * MIB as u64);
-    let gone = read_one(&*reader, 0, MIB).err().unwrap();
+    let gone = read_one(&*late, 0, MIB).err().unwrap();
     assert!(matches!(gone.kind, ErrorKind::Refused(_)), "{gone}");
     assert!(place.bytes()[..MIB] == [9; MIB]);
 }

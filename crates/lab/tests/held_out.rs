@@ -158,8 +158,9 @@ fn delays_are_compared_at_the_printed_dirty_data() {
     assert_eq!(of("txgs of less than 20 MB"), 0.0);
     // What is delayed for less than a millisecond is delayed together.
     assert!((900.0..1200.0).contains(&of("limit 1 GiB: p50 of a write")));
-    // Below 60 % no writer is delayed, and nothing is said.
-    assert_eq!(judged(&outcome), 33);
+    // Below 60 % no writer is delayed, and nothing is said. How far delays are above the formula
+    // has no value in a run as short as this one, and is not judged.
+    assert_eq!(judged(&outcome), 32);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_scrub_of_errors_is_paused_and_stopped() {
         shows("\n scrub: error scrub paused since ");
         let again = place.command_here("zpool scrub -e -p tank").output().unwrap();
         let why = String::from_utf8_lossy(&again.stderr);
-        assert!(!again.status.success() && why.contains("already paused"), "{why}");
+        assert!(!again.status.success() && why.contains("scrub is paused; use"), "{why}");
     }
     let mut scrub = begin();
     shows("\n scrub: error scrub in progress since ");

@@ -15,7 +15,6 @@ use engine::pools::{
 use engine::{Error, ErrorKind, Hint, Place, Rt, Rule};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use views::devices::{INVALID, ONCE};
 use views::exit_codes::Stage;
@@ -70,9 +69,10 @@ pub fn content_at(
 ) -> Result<Option<DeviceRefusal>, Failure> {
     let Ok(device) = session.devices().claim(path) else { return Ok(None) };
     let found = content(session, refusal, (path, &device), may_be_lost)?;
+    drop(device);
     // The reader that looked at it lets go of it, and of its lock, a moment later.
     let mut pauses = 0..200;
-    while Arc::strong_count(&device) > 1 && pauses.next().is_some() {
+    while session.devices().claim(path).is_err() && pauses.next().is_some() {
         session.sleep(Duration::from_millis(10))?;
     }
     Ok(found)
