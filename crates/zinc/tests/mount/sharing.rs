@@ -8,6 +8,22 @@ fn bytes(place: &Place, property: &str) -> u64 {
     place.zinc(&["zpool", "get", "-Hpo", "value", property, "tank"]).ok().trim().parse().unwrap()
 }
 
+/// A mounted pool that can share blocks, and a file `a` of 5 MB, whose sum is in `../sum`.
+fn with_a_file() -> (Place, i32) {
+    let place = Place::new();
+    place.zinc(&["zpool", "set", "feature@block_cloning=enabled", "tank"]).ok();
+    let pid = place.mount("tank");
+    place.sh("head -c 5000000 /dev/urandom > a; sha256sum < a > ../sum");
+    (place, pid)
+}
+
+/// The process ends, and the pool is whole.
+fn ends_whole(place: &Place, pid: i32) {
+    kill(pid, "-TERM");
+    wait_for_end(pid);
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn copies_within_a_mount_share_blocks() {
@@ -37,28 +53,21 @@ fn copies_within_a_mount_share_blocks() {
     assert_eq!(place.sh("sha256sum *"), sums);
     place.sh("rm *");
     assert_eq!(bytes(&place, "bcloneused"), 0);
-    kill(pid, "-TERM");
-    wait_for_end(pid);
-    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+    ends_whole(&place, pid);
 }
 
 /// A copy that was synced is there when the process is killed, and the file it was made of is not.
 #[testkit::needs("fuse")]
 #[test]
 fn a_synced_copy_survives_the_death_of_the_process() {
-    let place = Place::new();
-    place.zinc(&["zpool", "set", "feature@block_cloning=enabled", "tank"]).ok();
-    let pid = place.mount("tank");
-    place.sh("head -c 5000000 /dev/urandom > a; sha256sum < a > ../sum");
+    let (place, pid) = with_a_file();
     place.zinc(&["zpool", "sync", "tank"]).ok();
     place.sh("cp a b; rm a; sync b");
     kill(pid, "-KILL");
     let pid = place.mount("tank");
     assert_eq!(place.sh("ls"), "b\n");
     place.sh("sha256sum < b | cmp - ../sum");
-    kill(pid, "-TERM");
-    wait_for_end(pid);
-    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+    ends_whole(&place, pid);
 }
 
 /// What is copied out of a snapshot takes no space as long as the snapshot is there, and outlives
@@ -66,10 +75,7 @@ fn a_synced_copy_survives_the_death_of_the_process() {
 #[testkit::needs("fuse")]
 #[test]
 fn copies_out_of_a_snapshot_share_blocks() {
-    let place = Place::new();
-    place.zinc(&["zpool", "set", "feature@block_cloning=enabled", "tank"]).ok();
-    let pid = place.mount("tank");
-    place.sh("head -c 5000000 /dev/urandom > a; sha256sum < a > ../sum");
+    let (place, pid) = with_a_file();
     place.zinc(&["zfs", "snapshot", "tank@old"]).ok();
     place.sh("rm a");
     assert_eq!(bytes(&place, "bcloneused"), 0);
@@ -79,7 +85,5 @@ fn copies_out_of_a_snapshot_share_blocks() {
     place.zinc(&["zfs", "destroy", "tank@old"]).ok();
     assert_eq!(bytes(&place, "bcloneused"), 0);
     place.sh("sha256sum < b | cmp - ../sum");
-    kill(pid, "-TERM");
-    wait_for_end(pid);
-    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+    ends_whole(&place, pid);
 }
