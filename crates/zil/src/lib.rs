@@ -80,6 +80,22 @@ fn chain_block(
     Ok((LogBlock { bp: *bp, seq, used: chain.used, records, endian }, chain.next))
 }
 
+/// Which of these records is the first whose data, in a block of a txg behind `synced`, were not
+/// written.
+fn first_lost(objset: &Objset, records: &[Record], synced: u64) -> Option<usize> {
+    let is_lost = |record: &Record| {
+        let Body::Write { block, object, offset, .. } = &record.body else { return false };
+        if block.is_hole() || block.logical_birth() <= synced {
+            return false;
+        }
+        let (level, blkid) = (Place::LEVEL_ZIL, offset / block.lsize().max(1));
+        let place = Place { objset: objset.id(), object: *object, level, blkid };
+        let read = objset.store().read(block, place, objset.key());
+        read.is_err_and(|e| e.kind == zio::ErrorKind::Unreadable)
+    };
+    records.iter().position(is_lost)
+}
+
 /// Why a log ends where it does.
 #[derive(Clone, Debug)]
 pub enum LogEnd {
@@ -115,12 +131,30 @@ impl Log {
     /// Reads the log of an object set.
     #[must_use]
     pub fn read(objset: &Objset) -> Self {
-        Self::read_with(objset, false)
+        Self::read_with(objset, false, None)
     }
 
-    fn read_with(objset: &Objset, clear: bool) -> Self {
+    /// The same for a pool whose last durable txg is `synced`: a log that no import has claimed yet
+    /// ends before the first record of a later txg whose data, in a block of their own, were not
+    /// written. No caller was promised such a record: its block and that of the log were under way
+    /// together. Nothing behind it is read: what an import does not claim is free, and may be
+    /// written as another block of the very txg that the log's was to be of.
+    #[must_use]
+    pub fn read_after(objset: &Objset, synced: u64) -> Self {
+        Self::read_with(objset, false, Some(synced))
+    }
+
+    /// What a claim needs of a log. That of a locked dataset is read as far as it can be without
+    /// the key, as [`Record::decode_clear`] has it. `synced`: as [`Self::read_after`] reads it.
+    #[must_use]
+    pub fn read_clear(objset: &Objset, synced: Option<u64>) -> Self {
+        Self::read_with(objset, is_locked(objset), synced)
+    }
+
+    fn read_with(objset: &Objset, clear: bool, synced: Option<u64>) -> Self {
         let header = objset.phys().zil;
         let mut log = Self { header, blocks: Vec::new(), next: None, end: LogEnd::Empty };
+        let synced = synced.filter(|_| !log.is_claimed());
         let mut bp = header.log;
         let mut expected = bp.checksum()[CHECKSUM_SEQ_WORD];
         while !bp.is_hole() {
@@ -135,9 +169,15 @@ impl Log {
                 break;
             }
             match log.block(objset, &bp, clear) {
-                Ok((block, next)) => {
-                    log.blocks.push(block);
+                Ok((mut block, next)) => {
                     log.next = None;
+                    let lost = synced.and_then(|synced| first_lost(objset, &block.records, synced));
+                    block.records.truncate(lost.unwrap_or(usize::MAX));
+                    log.blocks.push(block);
+                    if lost.is_some() {
+                        log.end = LogEnd::Unwritten;
+                        break;
+                    }
                     bp = next;
                 }
                 Err(end) => {
@@ -146,54 +186,6 @@ impl Log {
                 }
             }
             expected = expected.wrapping_add(1);
-        }
-        log
-    }
-
-    /// The same for a pool whose last durable txg is `synced`: a log that no import has claimed yet
-    /// ends before the first record of a later txg whose data, in a block of their own, were not
-    /// written. No caller was promised such a record: its block and that of the log were under way
-    /// together.
-    #[must_use]
-    pub fn read_after(objset: &Objset, synced: u64) -> Self {
-        Self::read(objset).up_to_lost(objset, synced)
-    }
-
-    /// What a claim needs of a log. That of a locked dataset is read as far as it can be without
-    /// the key, as [`Record::decode_clear`] has it. `synced`: as [`Self::read_after`] reads it.
-    #[must_use]
-    pub fn read_clear(objset: &Objset, synced: Option<u64>) -> Self {
-        let log = Self::read_with(objset, is_locked(objset));
-        match synced {
-            Some(synced) => log.up_to_lost(objset, synced),
-            None => log,
-        }
-    }
-
-    fn up_to_lost(self, objset: &Objset, synced: u64) -> Self {
-        let mut log = self;
-        if log.is_claimed() {
-            return log;
-        }
-        let is_lost = |record: &Record| {
-            let Body::Write { block, object, offset, .. } = &record.body else { return false };
-            if block.is_hole() || block.logical_birth() <= synced {
-                return false;
-            }
-            let (level, blkid) = (Place::LEVEL_ZIL, offset / block.lsize().max(1));
-            let place = Place { objset: objset.id(), object: *object, level, blkid };
-            let read = objset.store().read(block, place, objset.key());
-            read.is_err_and(|e| e.kind == zio::ErrorKind::Unreadable)
-        };
-        let lost = log.blocks.iter().enumerate().find_map(|(at, block)| {
-            block.records.iter().position(&is_lost).map(|record| (at, record))
-        });
-        if let Some((at, record)) = lost {
-            log.blocks.truncate(at + 1);
-            if let Some(last) = log.blocks.last_mut() {
-                last.records.truncate(record);
-            }
-            (log.next, log.end) = (None, LogEnd::Unwritten);
         }
         log
     }

@@ -7,6 +7,7 @@ use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::Device;
 use engine::inside::ondisk::BlkPtr;
 use engine::inside::ondisk::zil::Body;
+use engine::inside::pool::live::NewFilesystem;
 use engine::inside::zil::Log;
 
 const NOW: Time = Time { seconds: 1, nanos: 0 };
@@ -22,15 +23,24 @@ fn promised(steps: &RandomSteps, is_encrypted: bool) -> Bench {
     let fs = pool.filesystem("tank").unwrap();
     pool.sync().unwrap();
     (0..FILES).for_each(|n| promise(&fs, n).unwrap());
+    large_file(&fs, steps);
+    // As kill -9 leaves it.
+    bench.fork();
+    bench
+}
+
+/// A file whose data are not in the log, but in blocks of their own.
+fn large_file(fs: &engine::Filesystem, steps: &RandomSteps) {
     let new = NewFile::new(NewKind::File, 0o644, NOW);
     let file = fs.create(fs.root_object(), b"large", &new).unwrap().number();
+    overwrite(fs, file, steps);
+}
+
+fn overwrite(fs: &engine::Filesystem, file: u64, steps: &RandomSteps) {
     let mut bytes = vec![0; 512 << 10];
     Rng::new(steps.seed()).fill(&mut bytes);
     fs.write_at(file, 0, &bytes, NOW).unwrap();
     fs.sync(file).unwrap();
-    // As kill -9 leaves it.
-    bench.fork();
-    bench
 }
 
 /// The blocks of a log, and those of data that its records name.
@@ -105,5 +115,44 @@ fn a_locked_log_that_one_side_lacks_is_made_whole() {
         let pool = bench.import();
         assert_eq!(count(&pool.filesystem("tank").unwrap()), FILES);
         pool.export().unwrap();
+    });
+}
+
+/// A log whose first record names data that were not written is empty, though the rest of it was
+/// written: no import has allocated that.
+#[test]
+fn what_is_behind_the_end_of_a_log_is_not_freed_with_it() {
+    scenarios([(2444, 0)], |steps, _| {
+        let mut bench = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
+        let pool = bench.create();
+        let fs = pool.filesystem("tank").unwrap();
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        let file = fs.create(fs.root_object(), b"large", &new).unwrap().number();
+        // Its log has a first block in a durable txg, and nothing is in it.
+        promise(&fs, 0).unwrap();
+        pool.sync().unwrap();
+        overwrite(&fs, file, steps);
+        (1..FILES).for_each(|n| promise(&fs, n).unwrap());
+        bench.fork();
+        let view = bench.open();
+        let synced = view.uberblock().txg;
+        let all = Log::read(view.filesystem("tank").unwrap().objset()).blocks;
+        let first = &all[0];
+        assert!(all.len() > 2 && first.bp.logical_birth() <= synced, "{:?}", first.bp);
+        let Body::Write { block: bp, .. } = &first.records[0].body else {
+            panic!("the log begins with {:?}", first.records[0]);
+        };
+        assert!(bp.logical_birth() > synced, "{bp:?}");
+        drop(view);
+        let (at, size) = (BLOCKS_AT + bp.dva(0).offset(), bp.psize() as usize);
+        bench.devices.iter().for_each(|d| d.write(at, &vec![0; size]).unwrap());
+        let pool = bench.import();
+        // The log is emptied when its head is opened, in a txg behind those that its rest is of.
+        ["tank/a", "tank/b", "tank/c"].iter().for_each(|name| {
+            pool.create_filesystem(name, NewFilesystem::default(), Vec::new()).unwrap();
+        });
+        assert_eq!(count(&pool.filesystem("tank").unwrap()), 1);
+        pool.export().unwrap();
+        bench.check(&bench.open()).unwrap();
     });
 }

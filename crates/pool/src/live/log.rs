@@ -43,6 +43,20 @@ struct AllocatedBlock {
     place: Place,
     /// The last of a chain is allocated ahead, and was never written.
     is_written: bool,
+    /// A block of another file that a record clones: the log has a reference to it.
+    is_cloned: bool,
+}
+
+/// Which blocks of a log are freed when its header is emptied.
+#[derive(Clone, Copy)]
+enum FreedBlocks {
+    /// None: the log was never the head's own.
+    None,
+    /// All that are allocated.
+    Own,
+    /// The same of a log that no import has claimed, in a pool whose last durable txg was this one
+    /// when the log was left.
+    UpTo(u64),
 }
 
 /// A dataset was found under the name that its pool had, and the pool gets another one.
@@ -53,8 +67,9 @@ pub(super) fn rename_dataset(dataset: &mut String, from: &str, to: &str) {
 }
 
 /// The allocated blocks of a log: those that an import claimed, or, when none has, those that
-/// were synced as allocated. The last was never written, which ends the chain. Claimed were also
-/// blocks of data that records name; of blocks that records clone it has one reference each.
+/// were synced as allocated, up to txg `synced`. The last was never written, which ends the chain.
+/// Claimed were also blocks of data that records name; of blocks that records clone it has one
+/// reference each.
 fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBlock> {
     let claimed = header.claim_txg != 0;
     let mut out = Vec::new();
@@ -73,7 +88,7 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBloc
         let chain = at.zip(block.ok()).and_then(|(at, block)| {
             Some((Chain::decode(&block, at, block.endian()).ok()?, at, block))
         });
-        out.push(AllocatedBlock { bp, place, is_written: chain.is_some() });
+        out.push(AllocatedBlock { bp, place, is_written: chain.is_some(), is_cloned: false });
         let Some((chain, at, block)) = chain else { break };
         if claimed {
             let all = records_by(chain.records_in(&block, at), block.endian(), decode);
@@ -84,8 +99,9 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<AllocatedBloc
             let records = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
             for record in records {
                 out.extend(claimed_data(&record, objset.id(), header.claim_txg));
-                let of_log = |bp: &BlkPtr| AllocatedBlock { bp: *bp, place, is_written: true };
-                out.extend(record.cloned().map(of_log));
+                let (is_written, is_cloned) = (true, true);
+                let cloned = |bp: &BlkPtr| AllocatedBlock { bp: *bp, place, is_written, is_cloned };
+                out.extend(record.cloned().map(cloned));
             }
         }
         bp = chain.next;
@@ -99,7 +115,7 @@ fn claimed_data(record: &Record, objset: u64, first: u64) -> Option<AllocatedBlo
     let Body::Write { object, offset, .. } = &record.body else { return None };
     let blkid = offset / bp.lsize().max(1);
     let place = Place { objset, object: *object, level: Place::LEVEL_ZIL, blkid };
-    Some(AllocatedBlock { bp, place, is_written: true })
+    Some(AllocatedBlock { bp, place, is_written: true, is_cloned: false })
 }
 
 /// Whether an import has claimed the log of a head, and it has records that are not replayed. So
@@ -212,17 +228,17 @@ impl TaskCx<'_> {
     /// Empties the log in the header of a head's object set. `free`: it is the head's own, and its
     /// blocks are freed.
     pub(super) fn empty_log(&self, dataset: &Dataset, free: bool) -> Result<()> {
-        self.end_log(dataset, free.then(|| self.tx.txg() - 1))
+        self.end_log(dataset, if free { FreedBlocks::Own } else { FreedBlocks::None })
     }
 
     /// Empties the log of a head in a pool that went back: what was written behind txg `last`, that
     /// of the checkpoint, is free already.
     pub(super) fn drop_log(&self, dataset: &Dataset, last: u64) -> Result<()> {
-        self.end_log(dataset, Some(last))
+        self.end_log(dataset, FreedBlocks::UpTo(last))
     }
 
-    /// Empties a log, and frees its blocks of the txgs up to this one, where there is one.
-    fn end_log(&self, dataset: &Dataset, synced: Option<u64>) -> Result<()> {
+    /// Empties a log, and frees blocks of it.
+    fn end_log(&self, dataset: &Dataset, freed: FreedBlocks) -> Result<()> {
         if dataset.phys.bp.is_hole() {
             return Ok(());
         }
@@ -232,21 +248,39 @@ impl TaskCx<'_> {
             return Ok(());
         }
         let open = self.shared.heads.read().get(&dataset.object).cloned();
-        if open.as_ref().is_some_and(|head| synced.is_some() && !head.log.is_foreign()) {
+        let is_freed = !matches!(freed, FreedBlocks::None);
+        if open.as_ref().is_some_and(|head| is_freed && !head.log.is_foreign()) {
             return Ok(());
         }
         self.check_log(dataset)?;
         self.touch();
+        let synced = match freed {
+            FreedBlocks::None => None,
+            // An import leaves a log unclaimed if its first block, of a durable txg, cannot be read
+            // (`log/replay.rs`). Should a device bring it back, what is behind it was not claimed.
+            FreedBlocks::Own => Some(header.log.logical_birth()),
+            FreedBlocks::UpTo(last) => Some(last),
+        };
         if let Some(synced) = synced {
-            for block in blocks(&objset, &header, synced) {
-                self.shared.blocks.free(&block.bp);
-            }
+            self.free_log_blocks(&blocks(&objset, &header, synced));
         }
         self.write_log_header(dataset, &objset, &ZilHeader::default())?;
         if let Some(head) = open {
             head.log.taken_over();
         }
         Ok(())
+    }
+
+    /// Frees blocks that another process has written. Its txgs came to no end, so a block may say
+    /// that it is of the txg that frees it now, and yet is not new: the chain leads there until
+    /// that txg is durable.
+    fn free_log_blocks(&self, blocks: &[AllocatedBlock]) {
+        for AllocatedBlock { bp, is_cloned, .. } in blocks {
+            match is_cloned {
+                true => self.shared.blocks.free(bp),
+                false => self.shared.writer.free_logged(bp, self.tx.txg()),
+            }
+        }
     }
 
     /// Writes the header of a head that is open, though nothing in its object set has changed.

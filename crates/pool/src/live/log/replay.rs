@@ -8,7 +8,9 @@
 //! claimed     blocks that no space map knows, because their txg never became durable, are taken
 //!             from the free space before it can be handed out, and written where they lack; blocks
 //!             of other files that are cloned get a reference, so that no file can give them up
-//!             before the log has; and the header says so: all in the first txg
+//!             before the log has; and the header says so, and where the log ends: all in the
+//!             first txg. What was written of the chain behind that end is free, and is not looked
+//!             at again
 //! replayed    each record in a transaction of its own; the header that its txg writes has the
 //!             number of the last record up to that txg
 //! emptied     when all is durable, one task frees the blocks and empties the header
@@ -153,15 +155,18 @@ pub(in super::super) fn claims(
             continue;
         }
         let log = Log::read_clear(&objset, Some(txg - 1));
-        let has_pending = log.pending(txg - 1).next().is_some();
         if before.claim_txg != 0 {
+            let has_pending = log.pending(txg - 1).next().is_some();
             if has_pending && !is_locked(&objset) {
                 out.push(Claim { name, header: None, cloned: Vec::new(), txg });
             }
             continue;
         }
         let blocks = blocks_of(&log, txg);
-        if blocks.is_empty() && !has_pending {
+        // Nothing was written, and the first block is of a durable txg. Any other log is claimed,
+        // also if nothing of it is to be kept: of the same chain, behind where the log ends, there
+        // may be blocks that are not allocated. Only the header says where that is.
+        if blocks.is_empty() && log.blocks.is_empty() {
             continue;
         }
         for bp in &blocks {
