@@ -4,7 +4,7 @@ use crate::disk::{self, Preset};
 use crate::error::LabError;
 use crate::images::Images;
 use crate::outcome::Outcome;
-use crate::parameter::{Number, Parameter};
+use crate::parameter::{Number, Origin, Parameter};
 use crate::stream::StreamError;
 use crate::target::Target;
 use std::collections::BTreeMap;
@@ -83,6 +83,18 @@ impl Experiment {
     }
 }
 
+/// The machine of a study that has one of its own instead of a preset.
+fn machine_of_study(experiment: &str) -> Option<&'static str> {
+    Some(match experiment {
+        "h2-layouts" | "h4-mirror-reads" | "h5-one-mirror" | "h8-scan-order" => {
+            "disks of 7200 rpm, after the description of the study"
+        }
+        "h3-latency-lanes" => "lanes of 10, 16 and 32 ms, behind which nothing takes time",
+        "h6-throttle-curve" => "disks of one rate, after the description of the study",
+        _ => return None,
+    })
+}
+
 /// What is the same for every target.
 #[derive(Clone)]
 pub struct Setting {
@@ -159,7 +171,20 @@ impl Setting {
 
     /// The same as a parameter.
     pub(crate) fn parameter(&self, number: &Number) -> Parameter {
-        Parameter::new(number.name, self.number(number), number.unit, number.origin)
+        let is_given = self.machine.contains_key(number.name);
+        let origin = if is_given { Origin::Given } else { number.origin };
+        Parameter::new(number.name, self.number(number), number.unit, origin)
+    }
+
+    /// How much of the study's work is done, as a parameter: its value follows from the scale.
+    pub(crate) fn part(&self, name: &str, value: f64, unit: &'static str) -> Parameter {
+        let origin = if self.is_part() { Origin::Given } else { Origin::Repetition };
+        Parameter::new(name, value, unit, origin)
+    }
+
+    /// Whether it is a part of the study's work.
+    pub(crate) fn is_part(&self) -> bool {
+        self.scale < 1.0
     }
 
     /// [`Self::seconds`] in the form that fio takes parts of a second in.
@@ -222,9 +247,16 @@ impl Target {
     #[must_use]
     pub fn describe(&self, own: &Experiment) -> String {
         match self {
-            Self::Sim(_) => match self.preset(own) {
-                Some(preset) => format!("simulated: {}", preset.description),
-                None => format!("simulated: {}", own.preset),
+            Self::Sim(_) => match (machine_of_study(own.name), self.preset(own)) {
+                (Some(machine), _) => format!("simulated: {machine}"),
+                // A file may have the description of ours, and other numbers.
+                (None, Some(preset)) => match disk::preset(&preset.name) {
+                    Some(known) if known != preset => {
+                        format!("simulated: changed: {}", preset.description)
+                    }
+                    _ => format!("simulated: {}", preset.description),
+                },
+                (None, None) => format!("simulated: {}", own.preset),
             },
             Self::Device { path, .. } => path.display().to_string(),
             Self::Pool(pool) => format!("pool {}", pool.dataset),

@@ -69,6 +69,7 @@ const DOCUMENT_0: &[Item] = &[
     item("table: was 46, was 46, was 47", In(RAW, "", "before the correction", "")),
     item("table: MB", In(RAW, "", "written in that time", "")),
     item("table: ms of phys", In(RAW, "", "time of writing", "")),
+    item("table: MB over ms, where that is another rate", In(RAW, "", "by its MB and ms", "")),
     item("text: the lines of the script", Shown(RAW, "a text: as the study's script prints it")),
     item(
         "text: about 0.13 s of transfer in a write of 8 MB",

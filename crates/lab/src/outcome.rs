@@ -6,8 +6,9 @@
 //! range.
 
 use crate::parameter::{Origin, Parameter};
-use crate::row::{ELSEWHERE, Kind, Row, Verdict};
+use crate::row::{ELSEWHERE, Kind, OF_A_PART, Row, Verdict};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A line of a chart.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +36,42 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// How far predictions are from what was published, in a few numbers that do not depend on bounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Predicted rows that a number was published of, and that are to be near it.
+    pub rows: usize,
+    /// Parameters that neither the study nor a data sheet says.
+    pub free_parameters: usize,
+    /// The median of |ln(predicted / measured)|: 0.1 for a tenth.
+    pub median_ln: f64,
+    /// The row that is farthest away.
+    pub worst: String,
+    /// What was predicted of it over what was measured.
+    pub worst_ratio: f64,
+    /// Its |ln(predicted / measured)|; none where zero was predicted.
+    pub worst_ln: Option<f64>,
+    /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all
+    /// units together. Equal values share the mean of their ranks. None where nothing has an order.
+    pub rank_correlation: Option<f64>,
+}
+
+/// How the predictions of a study that was held out came out, as they were committed before they
+/// were compared. No row leaves this count because the engine gives another value since.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AsCommitted {
+    /// Rows that were predictions, and are judged.
+    pub rows: usize,
+    /// Those of which all that was committed is within the bounds.
+    pub within: usize,
+    /// How far what was committed is from what was published.
+    pub score: Option<Score>,
+    /// How many of the same rows are within with the engine of today.
+    pub today_within: usize,
+    /// How far they are with the engine of today.
+    pub today: Option<Score>,
+}
+
 /// What an experiment found.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -52,6 +89,10 @@ pub struct Outcome {
     pub charts: Vec<Chart>,
     /// Further tables or text as it would be printed on a terminal, by title; of the first seed.
     pub texts: Vec<(String, String)>,
+    /// Of a study that was held out, how its predictions came out as they were committed.
+    pub as_committed: Option<AsCommitted>,
+    /// Whether it ran with a part of the study's work.
+    pub is_part: bool,
     /// Says what the rows mean, from the rows alone.
     pub meaning: fn(&Self) -> String,
 }
@@ -68,6 +109,8 @@ impl Outcome {
             parameters: Vec::new(),
             charts: Vec::new(),
             texts: Vec::new(),
+            as_committed: None,
+            is_part: false,
             meaning: |_| String::new(),
         }
     }
@@ -104,6 +147,18 @@ impl Outcome {
         self
     }
 
+    /// The same, with a part of the study's work: its predictions are of other values than those
+    /// that the study printed, and are shown only.
+    #[must_use]
+    pub(crate) fn of_a_part(mut self) -> Self {
+        let show = |row: Row| match row.kind() {
+            Kind::Predicted => row.not_judged(OF_A_PART),
+            _ => row,
+        };
+        self.rows = self.rows.into_iter().map(show).collect();
+        self
+    }
+
     /// How many rows of each kind there are, and how they came out.
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {
@@ -117,11 +172,15 @@ impl Outcome {
         self.parameters.iter().filter(fitted).count()
     }
 
-    /// Published values of which none follows from the others or was given to the machine.
+    /// Values that the study printed, of which none follows from the others or was given to the
+    /// machine. One that it says once counts once, however many rows are compared with it.
     #[must_use]
     pub fn independent_values(&self) -> usize {
         let free = |row: &&Row| matches!(row.kind(), Kind::Predicted | Kind::Fitted);
-        self.rows.iter().filter(free).count()
+        let printed = self.rows.iter().filter(free).filter(|row| row.published().is_some());
+        let alone = printed.clone().filter(|row| row.sentence().is_none()).count();
+        let shared: BTreeSet<&str> = printed.filter_map(Row::sentence).collect();
+        alone + shared.len()
     }
 
     /// Adds what another seed gave.
@@ -185,5 +244,26 @@ mod tests {
         assert_eq!(all.tallies()[0], predicted);
         assert_eq!(all.independent_values(), 2);
         assert!(all.elsewhere().within_bounds());
+    }
+
+    #[test]
+    fn a_value_that_is_printed_once_counts_once() {
+        let row = |name: &str| Row::fitted(name, "MB/s", 66.0, Bound::Within(0.1), 66.0);
+        let cached = |name: &str| row(name).of_sentence("66 MB/s with the cache");
+        let rows = vec![cached("a"), cached("b"), row("c"), row("d").follows("a sum")];
+        assert_eq!(of(1, rows).independent_values(), 2);
+    }
+
+    #[test]
+    fn a_part_of_the_work_predicts_nothing_that_was_printed() {
+        let near = Bound::Within(0.1);
+        let rows = vec![
+            Row::predicted("a", "ms", 10.0, near, 10.0),
+            Row::derived("b", "ms", 10.0, near, 10.0),
+        ];
+        let part = of(1, rows).of_a_part();
+        let judged: Vec<usize> = part.tallies().iter().map(|tally| tally.judged).collect();
+        assert_eq!(judged, [0, 0, 1, 0, 0]);
+        assert_eq!(part.rows[0].verdict(), Verdict::NotJudged(OF_A_PART));
     }
 }

@@ -14,7 +14,14 @@ pub enum Origin {
     Fitted(&'static str),
     /// Neither: what such machines commonly have, or what this engine's run needs. No row chose it.
     Assumed,
-    /// The user: the preset or file that `--sim` names, the part that `--scale` says.
+    /// A setting of the engine that the study does not name: that of the versions of its time, or
+    /// what keeps something switched off that those had not.
+    Engine,
+    /// How much of the study's work this repetition does unless it is told otherwise. It is no
+    /// number of the machine.
+    Repetition,
+    /// The user: the preset or file that `--sim` names, the part that `--scale` says, what
+    /// `--machine` changes.
     Given,
 }
 
@@ -27,8 +34,16 @@ impl Origin {
             Self::Study => "the study's text".to_owned(),
             Self::Fitted(rows) => format!("fitted by: {rows}"),
             Self::Assumed => "assumed".to_owned(),
+            Self::Engine => "a setting of the engine, not in the study".to_owned(),
+            Self::Repetition => "this repetition".to_owned(),
             Self::Given => "the command line".to_owned(),
         }
+    }
+
+    /// Whether neither the study nor a data sheet says it, so that it could be another.
+    #[must_use]
+    pub fn is_free(self) -> bool {
+        matches!(self, Self::Fitted(_) | Self::Assumed | Self::Engine)
     }
 }
 

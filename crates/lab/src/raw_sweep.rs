@@ -9,7 +9,8 @@
 //! compared too. The study corrected three of its rates after its driver had been allowed transfers
 //! of 8 MiB, but not their bytes: those and the rates "was 46", "was 46" and "was 47" are of a
 //! driver that makes pieces of 1 MiB, which is what agrees with them. The bytes of the two sizes
-//! that were new then do not agree with the rates in the same lines, and are shown beside them.
+//! that were new then do not agree with the rates in the same lines. Both readings are rows, and
+//! stand beside each other in a text.
 //!
 //! On a device of this machine the writes ask for safety (`O_DSYNC`) instead of a cache that is
 //! switched off, and the rows of the cache do not.
@@ -51,6 +52,19 @@ struct Published {
     was: Option<f64>,
     mb: f64,
     ms: f64,
+}
+
+impl Published {
+    /// What the bytes and the time of the line give.
+    fn by_its_bytes(&self) -> f64 {
+        1e3 * self.mb / self.ms
+    }
+
+    /// Whether that is another rate than the line's, which is printed cut off to an integer.
+    fn contradicts_itself(&self) -> bool {
+        let cut_off = self.mb_per_s..self.mb_per_s + 1.0;
+        !cut_off.contains(&self.by_its_bytes())
+    }
 }
 
 const fn line(kib: u64, mb: f64, ms: f64, mb_per_s: f64, was: Option<f64>) -> Published {
@@ -103,7 +117,12 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     for published in &PUBLISHED {
         sizes.push(size(target, setting, published)?);
     }
-    texts.push(("As the study's script prints it".to_owned(), rows::script(&sizes)));
+    texts.push((
+        "As the study's script prints it, after the correction".to_owned(),
+        rows::script(&sizes),
+    ));
+    let readings = rows::readings(&sizes);
+    texts.push(("Lines of the study that contradict themselves".to_owned(), readings));
     if let Target::Device { path, .. } = target {
         let fio = format!(
             "fio --name=raw-sweep --filename={} --rw=write --ioengine=psync --direct=1 \\\n    \
@@ -162,7 +181,7 @@ fn parameters(target: &Target, setting: &Setting) -> Vec<Parameter> {
     let name = "transfer of the driver before the correction";
     all.push(Parameter::new(name, MAXPHYS as f64, "bytes", pieces));
     all.push(Parameter::new("requests under way", 1.0, "", Origin::Study));
-    all.push(Parameter::new("part of the study's time", setting.scale, "", Origin::Given));
+    all.push(setting.part("part of the study's time", setting.scale, ""));
     all
 }
 

@@ -129,6 +129,8 @@ pub enum Bound {
     /// Within this part, or within the rounding of a figure that was printed cut off to an integer
     /// (a printed 2 means 2 to 3), where that is wider.
     WithinOrRounding(f64),
+    /// Of a percentage of a whole: no farther than this many points, and never beyond 0 or 100.
+    Points(f64),
     /// At least the published figure.
     AtLeast,
     /// At most the published figure.
@@ -152,6 +154,9 @@ impl Bound {
             Self::WithinOrRounding(part) => {
                 let (low, reach) = near(part);
                 (low, published + reach.max(1.0))
+            }
+            Self::Points(points) => {
+                ((published - points).max(0.0), (published + points).min(100.0))
             }
             Self::AtLeast => return Range::at_least(published),
             Self::AtMost => return Range::at_most(published),
@@ -177,6 +182,8 @@ pub enum Verdict {
 pub(crate) const ELSEWHERE: &str = "not the study's machine";
 /// Why a row is not that has no value: what it is of did not happen.
 const NOTHING: &str = "nothing was measured";
+/// Why predictions of a part of the work are not.
+pub(crate) const OF_A_PART: &str = "a part of the study's work";
 /// Why rows of ours without a goal are not.
 const NO_GOAL: &str = "no goal";
 
@@ -191,6 +198,8 @@ pub struct Row {
     /// What it is compared with: published, or following from what is.
     compared: Option<Published>,
     follows: Option<&'static str>,
+    /// What the study says once, and several rows are compared with.
+    sentence: Option<&'static str>,
     range: Range,
     values: Vec<f64>,
     not_judged: Option<&'static str>,
@@ -204,7 +213,8 @@ impl Row {
         measured: f64,
     ) -> Self {
         let (row, compared, values) = (row.into(), Some(published), vec![measured]);
-        Self { row, unit, kind, compared, follows: None, range, values, not_judged: None }
+        let (follows, sentence) = (None, None);
+        Self { row, unit, kind, compared, follows, sentence, range, values, not_judged: None }
     }
 
     /// What the machine was given because the study says it.
@@ -287,6 +297,7 @@ impl Row {
             kind: Kind::Own,
             compared: None,
             follows: None,
+            sentence: None,
             range: Range::default(),
             values: vec![measured],
             not_judged: Some(NO_GOAL),
@@ -297,6 +308,12 @@ impl Row {
     #[must_use]
     pub fn follows(self, from: &'static str) -> Self {
         Self { follows: Some(from), ..self }
+    }
+
+    /// The same row, whose value the study says once, of all rows with this sentence.
+    #[must_use]
+    pub fn of_sentence(self, sentence: &'static str) -> Self {
+        Self { sentence: Some(sentence), ..self }
     }
 
     /// The same row, shown and not judged.
@@ -336,11 +353,22 @@ impl Row {
         self.follows
     }
 
+    /// The sentence of the study that it shares its value with other rows by.
+    #[must_use]
+    pub fn sentence(&self) -> Option<&'static str> {
+        self.sentence
+    }
+
     /// The number that it is compared with; of a range that was published, and where only a least
     /// or a most was, the nearest that agrees.
     #[must_use]
     pub fn reference(&self) -> Option<f64> {
-        let (Range { low, high }, measured) = (self.range, self.measured());
+        self.reference_for(self.measured())
+    }
+
+    /// The same for another value than the one that was measured.
+    pub(crate) fn reference_for(&self, measured: f64) -> Option<f64> {
+        let Range { low, high } = self.range;
         match *self.compared.as_ref()? {
             Published::Range(low, high) => Some(measured.max(low).min(high)),
             Published::Figure(figure) => match low.is_none() || high.is_none() {
@@ -405,6 +433,15 @@ impl Row {
             None if self.values.iter().all(|v| self.range.holds(*v)) => Verdict::Within,
             None => Verdict::Outside,
         }
+    }
+
+    /// On which sides of its bounds values are: whether one is below, and whether one is above.
+    #[must_use]
+    pub fn sides(&self) -> (bool, bool) {
+        let (below, above) =
+            (Range { low: self.range.low, high: None }, Range { low: None, high: self.range.high });
+        let outside = |side: Range| self.values.iter().any(|v| !v.is_nan() && !side.holds(*v));
+        (outside(below), outside(above))
     }
 
     /// Whether it is judged and outside.

@@ -8,7 +8,7 @@
 //! pool one follows the other.
 
 use crate::error::LabError;
-use crate::experiment::{Experiment, Setting};
+use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::held_out;
 use crate::outcome::Outcome;
 use crate::target::Target;
@@ -37,7 +37,7 @@ impl Job {
         let outcome = ran.map_err(|e| e.of(self.experiment.name))?;
         let is_changed = !self.setting.machine.is_empty();
         let outcome = if is_changed { outcome.elsewhere() } else { outcome };
-        Ok(Outcome { seeds: vec![seed], ..outcome })
+        Ok(Outcome { seeds: vec![seed], is_part: self.setting.is_part(), ..outcome })
     }
 
     /// Bytes of memory that a seed takes, where it is simulated.
@@ -106,7 +106,9 @@ fn joined(job: &Job, outcomes: Vec<Outcome>) -> Result<Outcome, LabError> {
     });
     let mut all = all.ok_or_else(none)?;
     held_out::only_what_was_committed(&mut all);
-    Ok(all)
+    // What was held out is predicted while it says what was committed, with whatever part.
+    let is_held_out = job.experiment.on_device == OnDevice::Nothing;
+    Ok(if all.is_part && !is_held_out { all.of_a_part() } else { all })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,46 +1,57 @@
 //! How far predictions are from what was published, in a few numbers that do not depend on bounds.
 
-use crate::outcome::Outcome;
-use crate::parameter::Origin;
+use crate::outcome::{Outcome, Score};
 use crate::row::{Kind, Row, Verdict};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// See the head of this file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Score {
-    /// Predicted rows that a number was published of, and that are to be near it.
-    pub rows: usize,
-    /// Parameters that neither the study nor a data sheet says.
-    pub free_parameters: usize,
-    /// The median of |ln(predicted / measured)|: 0.1 for a tenth.
-    pub median_ln: f64,
-    /// The row that is farthest away.
-    pub worst: String,
-    /// Its |ln(predicted / measured)|; none where zero was predicted.
-    pub worst_ln: Option<f64>,
-    /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all
-    /// units together. Equal values share the mean of their ranks. None where nothing has an order.
-    pub rank_correlation: Option<f64>,
-}
-
 impl Outcome {
-    /// How far its predictions are from what was published.
+    /// How far its predictions are from what was published: of a study that was held out as they
+    /// were committed.
     #[must_use]
     pub fn score(&self) -> Option<Score> {
-        Score::of(self)
+        match &self.as_committed {
+            Some(all) => all.score.clone(),
+            None => Score::of(self),
+        }
     }
 }
 
+/// What is predicted of a row, and what was published.
+pub(crate) struct Compared<'a> {
+    row: &'a Row,
+    predicted: f64,
+    published: f64,
+}
+
+impl Compared<'_> {
+    fn ratio(&self) -> f64 {
+        self.predicted / self.published
+    }
+}
+
+/// This prediction of a row, where it counts.
+pub(crate) fn compared(row: &Row, predicted: f64) -> Option<Compared<'_>> {
+    let published = row.reference_for(predicted).filter(|published| *published > 0.0)?;
+    let range = row.range();
+    // What has to be beyond a number is not near it.
+    let near = range.low.is_some() && range.high.is_some();
+    let judged = !matches!(row.verdict(), Verdict::NotJudged(_));
+    (near && judged).then_some(Compared { row, predicted, published })
+}
+
 impl Score {
-    /// That of an outcome, if it has rows that count.
+    /// That of an outcome's predicted rows, if it has some that count.
     #[must_use]
     pub fn of(outcome: &Outcome) -> Option<Self> {
-        let counted: Vec<(&Row, f64)> = outcome.rows.iter().filter_map(counted).collect();
-        let mut apart: Vec<(f64, &Row)> = counted
-            .iter()
-            .map(|(row, published)| ((row.measured() / published).ln().abs(), *row))
-            .collect();
+        let predicted = outcome.rows.iter().filter(|row| row.kind() == Kind::Predicted);
+        let all: Vec<_> = predicted.filter_map(|row| compared(row, row.measured())).collect();
+        Self::over(&all, outcome)
+    }
+
+    /// That of these rows of an outcome.
+    pub(crate) fn over(all: &[Compared<'_>], outcome: &Outcome) -> Option<Self> {
+        let mut apart: Vec<(f64, &Compared<'_>)> =
+            all.iter().map(|one| (one.ratio().ln().abs(), one)).collect();
         apart.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (worst_ln, worst) = *apart.last()?;
         let middle = apart.len() / 2;
@@ -48,34 +59,25 @@ impl Score {
             0 => f64::midpoint(apart[middle - 1].0, apart[middle].0),
             _ => apart[middle].0,
         };
-        let free = |origin: Origin| matches!(origin, Origin::Fitted(_) | Origin::Assumed);
+        let free = outcome.parameters.iter().filter(|p| p.origin.is_free());
         Some(Self {
-            rows: counted.len(),
-            free_parameters: outcome.parameters.iter().filter(|p| free(p.origin)).count(),
+            rows: all.len(),
+            free_parameters: free.count(),
             median_ln,
-            worst: worst.row.clone(),
+            worst: worst.row.row.clone(),
+            worst_ratio: worst.ratio(),
             worst_ln: worst_ln.is_finite().then_some(worst_ln),
-            rank_correlation: rank_correlation(&counted),
+            rank_correlation: rank_correlation(all),
         })
     }
 }
 
-/// A row that counts, with what it is compared with.
-fn counted(row: &Row) -> Option<(&Row, f64)> {
-    let reference = row.reference().filter(|reference| *reference > 0.0)?;
-    let range = row.range();
-    // What has to be beyond a number is not near it.
-    let near = range.low.is_some() && range.high.is_some();
-    let judged = !matches!(row.verdict(), Verdict::NotJudged(_));
-    (row.kind() == Kind::Predicted && near && judged).then_some((row, reference))
-}
-
-fn rank_correlation(rows: &[(&Row, f64)]) -> Option<f64> {
+fn rank_correlation(rows: &[Compared<'_>]) -> Option<f64> {
     let mut units: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for (row, published) in rows {
-        let (predicted, all) = units.entry(row.unit).or_default();
-        predicted.push(row.measured());
-        all.push(*published);
+    for one in rows {
+        let (predicted, published) = units.entry(one.row.unit).or_default();
+        predicted.push(one.predicted);
+        published.push(one.published);
     }
     let (mut both, mut of_predicted, mut of_published) = (0.0, 0.0, 0.0);
     for (predicted, published) in units.values() {

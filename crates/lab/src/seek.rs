@@ -135,7 +135,7 @@ fn parameters(target: &Target, setting: &Setting) -> Vec<Parameter> {
     let mut all = preset.parameters();
     all.push(Parameter::new("requests under way", 1.0, "", Origin::Study));
     all.push(Parameter::choice("time of a processor in user space", "0", Origin::Study));
-    all.push(Parameter::new("part of the reads", setting.scale, "", Origin::Given));
+    all.push(setting.part("part of the reads", setting.scale, ""));
     all
 }
 

@@ -16,7 +16,9 @@
 //! flush.
 //!
 //! The rate of a sync is what was written over its time, so of the study's three figures of each
-//! the first is given to the writer, the second is predicted, and the third follows.
+//! the first is given to the writer, the second is predicted, and the third follows. The model's
+//! disk has one rate for all syncs, so that the first sync time is a prediction, and the others are
+//! the same one again.
 //!
 //! What the study leaves open, whether larger blocks would be faster, is measured: its first txg
 //! with records of 256 KiB and of 1 MiB. And once more with the write cache off, where it saw no
@@ -126,7 +128,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         let row = Row::derived(RAW, "KiB", RAW_KIB, reached, kib as f64);
         row.follows("its table of single writes")
     }));
-    outcome.parameters = parameters(target, scale);
+    outcome.parameters = parameters(target, setting, scale);
     Ok(if target.is_the_study_s(&EXPERIMENT) { outcome } else { outcome.elsewhere() })
 }
 
@@ -154,7 +156,7 @@ fn simulated(
 }
 
 /// What the model was given.
-fn parameters(target: &Target, scale: f64) -> Vec<Parameter> {
+fn parameters(target: &Target, setting: &Setting, scale: f64) -> Vec<Parameter> {
     let Some(preset) = target.preset(&EXPERIMENT) else { return Vec::new() };
     let mut all = preset.parameters();
     let kib = f64::from(RECORD_BYTES) / 1024.0;
@@ -163,7 +165,7 @@ fn parameters(target: &Target, scale: f64) -> Vec<Parameter> {
     all.push(Parameter::choice("end of a txg", "after the study's bytes", Origin::Study));
     let joined = Origin::Fitted("average I/O of the txgs");
     all.push(Parameter::new("neighbours are joined up to", kib, "KiB", joined));
-    all.push(Parameter::new("part of the study's bytes", scale, "", Origin::Given));
+    all.push(setting.part("part of the study's bytes", scale, ""));
     all
 }
 
@@ -235,6 +237,8 @@ fn chart(series: Vec<Series>) -> Chart {
     }
 }
 
+/// What values of less than the study's bytes follow from.
+const PART: &str = "that part of the study's";
 /// Why the average of little data is not judged.
 const LITTLE: &str = "metadata are a larger part of little data";
 
@@ -248,8 +252,12 @@ fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
         let kib = record.write_bytes as f64 / 1024.0 / record.writes.max(1) as f64;
         points.push((n as f64 + 1.0, rate(record)));
         let given = p.written_mb as f64 * scale;
-        rows.push(Row::input(name("written"), "MB", given, NEAR, mb));
-        rows.push(Row::predicted(name("sync time"), "ms", p.sync_ms * scale, NEAR, ms));
+        // Of a part of the bytes nothing was printed.
+        let of_part = |row: Row| if scale < 1.0 { row.follows(PART) } else { row };
+        rows.push(of_part(Row::input(name("written"), "MB", given, NEAR, mb)));
+        // One disk with one rate writes them all: they are one prediction.
+        let make = if n == 0 { Row::predicted } else { Row::derived };
+        rows.push(of_part(make(name("sync time"), "ms", p.sync_ms * scale, NEAR, ms)));
         rows.push(Row::derived(name("throughput"), "MB/s", p.mb_per_s, NEAR, rate(record)));
         let rounding = Bound::Between(p.average_kib, p.average_kib + 1.0);
         let average = Row::fitted(name("average I/O"), "KiB", p.average_kib, rounding, kib);

@@ -153,7 +153,7 @@ fn delays_are_compared_at_the_printed_dirty_data() {
     let outcome = simulated("h6-throttle-curve", 0.2);
     // In five seconds hardly a txg is whole, but none is pushed for nothing.
     stands_in_the_study(&outcome);
-    assert_eq!((published(&outcome).count(), of_model(&outcome)), (33, 31));
+    assert_eq!((published(&outcome).count(), of_model(&outcome)), (33, 26));
     let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
     assert_eq!(of("txgs of less than 20 MB"), 0.0);
     // What is delayed for less than a millisecond is delayed together.

@@ -4,9 +4,14 @@
 //! a comparison, and a part of the study's work is another experiment: a row that differs by more
 //! than [`DRIFT`] is no prediction, and counts as fitted. Compared are the seeds that were
 //! committed: of some studies those are fewer than run today.
+//!
+//! What leaves the predictions in this way would make those that remain look better than what was
+//! predicted. So all that was committed is judged by the same bounds ([`AsCommitted`]), and is said
+//! beside every count of predicted rows.
 
-use crate::outcome::Outcome;
-use crate::row::{Kind, Row};
+use crate::outcome::{AsCommitted, Outcome, Score};
+use crate::row::{Kind, Row, Verdict};
+use crate::score::compared;
 use serde_json::Value;
 
 /// How far a row may be from the range that was committed: a part of its ends.
@@ -35,11 +40,11 @@ impl Committed {
         serde_json::from_str(file(experiment)?).ok().map(Self)
     }
 
-    /// The range that was committed of a row.
-    fn range(&self, row: &Row) -> Option<(f64, f64)> {
+    /// What was committed of a row: the median, the least and the most that a seed gave.
+    fn of_row(&self, row: &Row) -> Option<[f64; 3]> {
         let mut rows = self.0["rows"].as_array()?.iter();
         let found = rows.find(|r| r["row"] == row.row.as_str() && r["unit"] == row.unit)?;
-        Some((found["min"].as_f64()?, found["max"].as_f64()?))
+        Some([found["predicted"].as_f64()?, found["min"].as_f64()?, found["max"].as_f64()?])
     }
 
     /// What the seeds that were committed give today; what all give, if none of those ran.
@@ -53,16 +58,40 @@ impl Committed {
     }
 
     fn still_says(&self, row: &Row, seeds: &[u64]) -> bool {
-        self.range(row).is_some_and(|(min, max)| {
+        self.of_row(row).is_some_and(|[_, min, max]| {
             let near = min - DRIFT * min.abs()..=max + DRIFT * max.abs();
             self.values(row, seeds).iter().all(|value| near.contains(value))
         })
     }
 }
 
-/// Makes what differs from what was committed a fitted row.
+impl Committed {
+    /// How what was committed comes out, by the bounds of today's rows. Of another machine's rows
+    /// none is judged, and nothing is said.
+    fn judged(&self, outcome: &Outcome) -> Option<AsCommitted> {
+        let is_judged = |row: &&Row| !matches!(row.verdict(), Verdict::NotJudged(_));
+        let predicted = outcome.rows.iter().filter(|row| row.kind() == Kind::Predicted);
+        let all: Vec<(&Row, [f64; 3])> =
+            predicted.filter(is_judged).filter_map(|row| Some((row, self.of_row(row)?))).collect();
+        let within = |(row, [_, min, max]): &&(&Row, [f64; 3])| {
+            row.range().holds(*min) && row.range().holds(*max)
+        };
+        let then = all.iter().filter_map(|(row, [median, ..])| compared(row, *median));
+        let today = all.iter().filter_map(|(row, _)| compared(row, row.measured()));
+        (!all.is_empty()).then(|| AsCommitted {
+            rows: all.len(),
+            within: all.iter().filter(within).count(),
+            score: Score::over(&then.collect::<Vec<_>>(), outcome),
+            today_within: all.iter().filter(|(row, _)| !row.misses()).count(),
+            today: Score::over(&today.collect::<Vec<_>>(), outcome),
+        })
+    }
+}
+
+/// Says how what was committed comes out, and makes what differs from it a fitted row.
 pub(crate) fn only_what_was_committed(outcome: &mut Outcome) {
     let Some(committed) = Committed::of(outcome.experiment) else { return };
+    outcome.as_committed = committed.judged(outcome).filter(|_| !outcome.is_part);
     for row in outcome.rows.iter_mut().filter(|row| row.kind() == Kind::Predicted) {
         if !committed.still_says(row, &outcome.seeds) {
             row.is_no_prediction();
@@ -108,6 +137,21 @@ mod tests {
         assert_eq!(kind(&[1, 9], [44.2, 56.0]), Kind::Predicted);
         assert_eq!(kind(&[8, 9], [44.2, 56.0]), Kind::Fitted);
         assert_eq!(moved(&outcome(&[1, 2], [44.2, 45.2])), (1, 1));
+    }
+
+    /// A prediction that failed does not leave the count when another value comes out since.
+    #[test]
+    fn what_was_committed_is_judged_whatever_comes_out_today() {
+        let all = outcome(&[1, 2], [56.7, 56.7]);
+        assert_eq!(all.rows[0].kind(), Kind::Fitted);
+        assert!(!all.rows[0].misses());
+        let then = all.as_committed.as_ref().expect("something was committed");
+        assert_eq!((then.rows, then.within, then.today_within), (1, 0, 1));
+        let score = all.score().expect("a score");
+        assert!((score.worst_ratio - 44.18 / 56.7).abs() < 1e-3, "{score:?}");
+        assert_eq!(then.today.as_ref().map(|score| score.median_ln), Some(0.0));
+        let headline = crate::report::headline(&[all]);
+        assert!(headline.ends_with("as they were committed, 0 of 1 are."), "{headline}");
     }
 
     #[test]

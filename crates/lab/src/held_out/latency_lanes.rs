@@ -313,13 +313,13 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
         of("asynchronous writes, least", 1.0, "", Origin::Study),
         of("asynchronous writes, most", 10.0, "", Origin::Study),
-        of("neighbours are joined up to", 128.0, "KiB", Origin::Study),
-        Parameter::choice("awaited txgs are urgent", "no", Origin::Study),
-        of("dirty data that push a txg", PUSH_MIB as f64, "MiB", Origin::Study),
+        of("neighbours are joined up to", 128.0, "KiB", Origin::Engine),
+        Parameter::choice("awaited txgs are urgent", "no", Origin::Engine),
+        of("dirty data that push a txg", PUSH_MIB as f64, "MiB", Origin::Engine),
         of("memory of the machine", MEMORY_GIB as f64, "GiB", Origin::Assumed),
         of("dirty data at most, of that memory", dirty_mib, "MiB", Origin::Assumed),
         of("rate of a copy into memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
-        of("time in which samples begin", seconds(setting), "s", Origin::Given),
+        setting.part("time in which samples begin", seconds(setting), "s"),
     ]
 }
 

@@ -10,7 +10,7 @@ pub(super) const COPY_MIB_PER_S: f64 = 1024.0;
 /// What is read ahead of all readers: nothing, because zinc could not when this was predicted. What
 /// it changes can be tried.
 pub(super) const READ_AHEAD: Number =
-    Number::whole("read ahead of readers, at most", 0.0, "MiB", Origin::Given);
+    Number::whole("read ahead of readers, at most", 0.0, "MiB", Origin::Engine);
 
 /// A disk of 7200 rpm as data sheets of 2012 have them, with such a sustained rate outside, seeks
 /// that are this many times as long, and no write cache.
@@ -71,12 +71,12 @@ pub(super) fn tunables_of_2013(dirty_max: u64) -> Vec<String> {
 
 /// What of that engine is not a default of today.
 pub(super) fn parameters_of_2013() -> Vec<Parameter> {
-    let study = |name: &str, value: f64, unit| Parameter::new(name, value, unit, Origin::Study);
+    let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     vec![
-        study("dirty data that push a txg", 64.0, "MiB"),
-        study("asynchronous writes, least", 1.0, ""),
-        study("asynchronous writes, most", 10.0, ""),
-        study("neighbours are joined up to", 128.0, "KiB"),
-        Parameter::choice("awaited txgs are urgent", "no", Origin::Study),
+        of("dirty data that push a txg", 64.0, "MiB", Origin::Engine),
+        of("asynchronous writes, least", 1.0, "", Origin::Study),
+        of("asynchronous writes, most", 10.0, "", Origin::Study),
+        of("neighbours are joined up to", 128.0, "KiB", Origin::Engine),
+        Parameter::choice("awaited txgs are urgent", "no", Origin::Engine),
     ]
 }

@@ -225,7 +225,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("file", mib(FILE_BYTES), "MiB", Origin::Assumed),
         of("memory for blocks", mib(CACHE_BYTES as u64), "MiB", Origin::Assumed),
         of("rate of a copy from memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
-        of("time of each pattern", seconds(setting), "s", Origin::Given),
+        setting.part("time of each pattern", seconds(setting), "s"),
         setting.parameter(&READ_AHEAD),
     ];
     all.extend(parameters_of_disk(Origin::Assumed));

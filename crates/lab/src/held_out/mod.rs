@@ -5,7 +5,7 @@
 //! committed (`docs/lab/holdout/`), and compared only afterwards. A model that is changed after
 //! that makes its rows fitted ones, and so does an engine that has changed ([`committed`]).
 //!
-//! What came out is summed up by a [`crate::score::Score`]: how far predictions are from what was
+//! What came out is summed up by a [`crate::outcome::Score`]: how far predictions are from what was
 //! measured, as the median of |ln(predicted / measured)|, which row is worst, and whether the order
 //! is right.
 
@@ -81,27 +81,39 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
     }
 }
 
-/// What came of the predictions.
+/// What came of the predictions: as they were committed, and with the engine of today.
 fn meaning(outcome: &Outcome) -> String {
-    let mut text = match committed::moved(outcome) {
+    let mut text = String::new();
+    if let Some(all) = &outcome.as_committed {
+        text += &format!(
+            "As they were committed before the comparison, {} of {} predictions are within their \
+             bounds; with the engine of today {} of the same rows are. ",
+            all.within, all.rows, all.today_within,
+        );
+    }
+    text += &match committed::moved(outcome) {
         (0, _) => String::new(),
         (moved, of) => format!(
-            "{moved} of {of} rows are not what was committed before the comparison, and are no \
-             predictions. "
+            "{moved} of {of} rows are not what was committed, and are no predictions any more. "
         ),
     };
     let Some(score) = outcome.score() else { return text.trim_end().to_owned() };
     text += &format!(
-        "Predicted from the description of the study. Of {} rows, with {} free parameters: the \
-         median of |ln(predicted/measured)| is {}, rank correlation {}.",
+        "Predicted from the description of the study. Of {} rows as they were committed, with {} \
+         free parameters: the median of |ln(predicted/measured)| is {}, rank correlation {}.",
         score.rows,
         score.free_parameters,
         figure(score.median_ln),
         score.rank_correlation.map_or("none".to_owned(), figure),
     );
-    if let Some(row) = outcome.row(&score.worst).filter(|row| row.misses()) {
-        let ratio = row.ratio().unwrap_or(f64::NAN);
-        text += &format!(" Worst is {}: {} of what was measured.", row.row, figure(ratio));
+    text +=
+        &format!(" Worst is {}: {} of what was measured.", score.worst, figure(score.worst_ratio),);
+    if let Some(today) = outcome.as_committed.as_ref().and_then(|all| all.today.as_ref()) {
+        text += &format!(
+            " With the engine of today: {}, {}.",
+            figure(today.median_ln),
+            today.rank_correlation.map_or("none".to_owned(), figure),
+        );
     }
     text
 }

@@ -63,7 +63,7 @@ const OTHER_MB_PER_S: [f64; 2] = [120.0, 200.0];
 const OWN_TIME: Duration = Duration::from_micros(20);
 /// How much faster each disk turns than the one before: disks of one rate keep their turns to each
 /// other for all of a run, which real ones do not.
-const APART: Number = Number::new("disk: rotations apart", 0.0, "%", Origin::Given);
+const APART: Number = Number::new("disk: rotations apart", 0.0, "%", Origin::Assumed);
 /// Seconds until writes are counted, and for which they are.
 const LEAD: f64 = 0.5;
 const OBSERVED: f64 = 3.0;
@@ -94,7 +94,8 @@ const PUBLISHED_BUSY: [[f64; 4]; 6] = [
 ];
 
 /// How near each has to be.
-const NEAR: Bound = Bound::Within(0.25);
+const NEAR_PART: f64 = 0.25;
+const NEAR: Bound = Bound::Within(NEAR_PART);
 
 /// What one cell gave.
 struct Cell {
@@ -123,7 +124,10 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
                 let (name, busy) = (format!("{name}: busy"), cell.busy_percent);
                 // A thread that waits for each write keeps the disk of the first cell busy.
                 let make = if (disks, threads) == (1, 1) { Row::derived } else { Row::predicted };
-                rows.push(make(name, "%", PUBLISHED_BUSY[line][column], NEAR, busy));
+                let published = PUBLISHED_BUSY[line][column];
+                // As near as the rates, and no more than all of the time.
+                let near = Bound::Points(NEAR_PART * published);
+                rows.push(make(name, "%", published, near, busy));
             }
             study.push((threads as f64, published));
             points.push((threads as f64, cell.per_second));
@@ -282,7 +286,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("dirty data at most", 4.0, "GiB", Origin::Assumed),
         of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Assumed),
         of("a thread's own time for a write", 20.0, "us", Origin::Assumed),
-        of("time of each cell", seconds(setting), "s", Origin::Given),
+        setting.part("time of each cell", seconds(setting), "s"),
         setting.parameter(&APART),
     ]
 }

@@ -62,7 +62,8 @@ const RECORDS: [u32; 5] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 const MB_PER_S: [f64; 2] = [70.0, 110.0];
 /// How much faster and slower the disk gets, in turn: the study's took 66 to 114 MB/s from txg to
 /// txg, and it does not say how that came.
-const UNEVEN: Number = Number::new("(a) rate of the disk, up and down by", 0.0, "%", Origin::Given);
+const UNEVEN: Number =
+    Number::new("(a) rate of the disk, up and down by", 0.0, "%", Origin::Assumed);
 const UNEVEN_SECONDS: f64 = 7.0;
 /// Time until txgs are looked at, and for which they are.
 const LEAD: f64 = 8.0;
@@ -96,13 +97,13 @@ const PUBLISHED: &[Published] = &[
     delay("txg 7, 75 % dirty: mean delay", 335.0),
     delay("txg 8, 78 % dirty: mean delay", 430.0),
     delay("txg 9, 70 % dirty: mean delay", 222.0),
-    delay("txg 10, 75 % dirty: mean delay", 334.0),
+    again("txg 10, 75 % dirty: mean delay", 334.0),
     delay("txg 11, 77 % dirty: mean delay", 411.0),
     delay("txg 12, 88 % dirty: mean delay", 1274.0),
-    delay("txg 13, 77 % dirty: mean delay", 401.0),
-    delay("txg 14, 77 % dirty: mean delay", 412.0),
-    delay("txg 15, 77 % dirty: mean delay", 407.0),
-    delay("txg 16, 77 % dirty: mean delay", 393.0),
+    again("txg 13, 77 % dirty: mean delay", 401.0),
+    again("txg 14, 77 % dirty: mean delay", 412.0),
+    again("txg 15, 77 % dirty: mean delay", 407.0),
+    again("txg 16, 77 % dirty: mean delay", 393.0),
     delay("txg 17, 71 % dirty: mean delay", 200.0),
     delay("txg 18, 67 % dirty: mean delay", 140.0),
     near("delays over the formula, median", "", 1.10)
@@ -127,6 +128,11 @@ const PUBLISHED: &[Published] = &[
 /// A delay of (a).
 const fn delay(row: &'static str, value: f64) -> Published {
     Published::predicted(row, "us", value, Bound::Within(0.15))
+}
+
+/// One at the dirty data of a txg before it: the same prediction, once more.
+const fn again(row: &'static str, value: f64) -> Published {
+    delay(row, value).of_kind(Kind::Derived)
 }
 
 /// One where the mean of what is dirty is below the begin of the curve: only a txg that was partly
@@ -404,7 +410,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
     let choice = Parameter::choice;
     vec![
         of("(a) dirty data at most", DIRTY_MAX as f64 / 1e6, "MB", Origin::Study),
-        of("(a) dirty data that push a txg", 64.0, "MiB", Origin::Study),
+        of("(a) dirty data that push a txg", 64.0, "MiB", Origin::Engine),
         choice("(a) rate of the disk", "70 and 110 MB/s", Origin::Study),
         setting.parameter(&UNEVEN),
         choice("(a) record", "8 to 128 KiB", Origin::Assumed),

@@ -157,7 +157,7 @@ fn parameters(preset: &Preset, part: f64, setting: &Setting) -> Vec<Parameter> {
         ),
     ]);
     all.extend(writes::NUMBERS.iter().map(|number| setting.parameter(number)));
-    all.push(Parameter::new("part of the study's file", part, "", Origin::Given));
+    all.push(setting.part("part of the study's file", part, ""));
     all
 }
 

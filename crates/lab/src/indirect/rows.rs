@@ -59,7 +59,9 @@ fn of_level(name: &str, level: u8, (p, part): (&Read, f64), found: (f64, f64)) -
         // What the file holds, how it was written and what compresses it were chosen by these.
         _ => Row::fitted(name, "KiB", kib, BYTES, found.1),
     };
-    [ios, kib].map(|row| row.judged_if(judged, FEW))
+    // Of a part of the file nothing was printed.
+    let of_part = |row: Row| if part < 1.0 { row.follows("that part of the study's") } else { row };
+    [ios, kib].map(|row| of_part(row).judged_if(judged, FEW))
 }
 
 fn of_rate(name: String, p: &Read, found: f64, part: f64) -> Row {

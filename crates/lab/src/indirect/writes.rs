@@ -279,7 +279,11 @@ pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written]) {
             rows.push(Row::input(name("allocated"), "%", full.0, NEAR, full.1));
             let (name, found) = (name("fragmentation"), w.fragmentation_percent);
             rows.push(match case.fragmentation_percent {
-                Some(published) => Row::predicted(name, "%", published[i], NEAR, found),
+                Some(published) => {
+                    // Half of what both sizes are apart, so that no value agrees with both.
+                    let apart = Bound::Points((published[0] - published[1]).abs() / 2.0);
+                    Row::predicted(name, "%", published[i], apart, found)
+                }
                 None => Row::own(name, "%", found),
             });
         }

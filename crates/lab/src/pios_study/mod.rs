@@ -247,7 +247,7 @@ fn parameters(lun: &Preset, setting: &Setting) -> Vec<Parameter> {
             "us",
             Origin::Assumed,
         ),
-        Parameter::new("part of the surveys' bytes", setting.scale, "", Origin::Given),
+        setting.part("part of the surveys' bytes", setting.scale, ""),
     ]);
     all
 }

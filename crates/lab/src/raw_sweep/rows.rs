@@ -32,30 +32,73 @@ pub(super) fn rows(sizes: &[Size], full: bool) -> Vec<Row> {
         }
     }
     for size in sizes {
-        let p = size.published;
-        let pace = size.uncorrected.as_ref().unwrap_or(&size.safe);
-        let name = |what: &str| format!("{} KiB: {what}", p.kib);
-        let ms = size.safe.seconds * 1e3;
-        // A write that has begun is not broken off.
-        let bound = Bound::Between(p.ms, p.ms * 1.2);
-        let time = Row::input(name("time of writing"), "ms", p.ms, bound, ms);
-        rows.push(time.judged_if(full, SHORTER));
-        rows.push(Row::derived(
-            name("written in that time"),
-            "MB",
-            p.mb,
-            NEAR,
-            written(pace, p.ms),
-        ));
+        rows.extend(line(size, full));
     }
     for size in sizes {
         let Some(pace) = &size.cached else { continue };
         let name = format!("{} KiB, write cache on", size.published.kib);
         let rate = pace.mib_per_second();
-        rows.push(Row::fitted(name, "MB/s", PUBLISHED_CACHED, NEAR, rate));
+        let row = Row::fitted(name, "MB/s", PUBLISHED_CACHED, NEAR, rate);
+        rows.push(row.of_sentence("66 MB/s with the write cache"));
     }
     rows.extend(amortized(sizes));
     rows
+}
+
+/// What was corrected of three lines is their rate alone: their bytes and times, and what these
+/// give, are of the machine before.
+const BEFORE: &str = ", before the correction";
+
+/// The bytes and the time of a line, and their rate where the line has another.
+fn line(size: &Size, full: bool) -> Vec<Row> {
+    let p = size.published;
+    let (pace, before) = match &size.uncorrected {
+        Some(pace) => (pace, BEFORE),
+        None => (&size.safe, ""),
+    };
+    let name = |what: &str| format!("{} KiB{before}: {what}", p.kib);
+    let ms = pace.seconds * 1e3;
+    // A write that has begun is not broken off.
+    let bound = Bound::Between(p.ms, p.ms * 1.2);
+    let time = Row::input(name("time of writing"), "ms", p.ms, bound, ms);
+    let mb = written(pace, p.ms);
+    let mut rows = vec![
+        time.judged_if(full, SHORTER),
+        Row::derived(name("written in that time"), "MB", p.mb, NEAR, mb),
+    ];
+    if p.contradicts_itself() {
+        let rate = pace.mib_per_second();
+        let row =
+            Row::derived(name("rate, by its MB and ms"), "MB/s", p.by_its_bytes(), NEAR, rate);
+        rows.push(row.follows("its MB and ms"));
+    }
+    rows
+}
+
+/// Both readings of the lines that contradict themselves, beside what was measured.
+pub(super) fn readings(sizes: &[Size]) -> String {
+    let mut text = String::new();
+    for size in sizes.iter().filter(|size| size.published.contradicts_itself()) {
+        let p = size.published;
+        let here = match &size.uncorrected {
+            Some(before) => format!(
+                "{:.1} before the correction, {:.1} after it",
+                before.mib_per_second(),
+                size.safe.mib_per_second()
+            ),
+            None => format!("{:.1}", size.safe.mib_per_second()),
+        };
+        let _ = writeln!(
+            text,
+            "{} KB: the line says {} MB/s; its {} MB in {} ms are {:.1}. Measured: {here}.",
+            p.kib,
+            p.mb_per_s,
+            p.mb,
+            p.ms,
+            p.by_its_bytes(),
+        );
+    }
+    text
 }
 
 /// The rate of a size.
@@ -176,7 +219,10 @@ mod tests {
         assert_eq!(kind("32768 KiB"), Some(Kind::Derived));
         assert_eq!(kind("16 KiB: written in that time"), Some(Kind::Derived));
         assert_eq!(kind("16 KiB: time of writing"), Some(Kind::Input));
-        assert_eq!(rows.len(), 12 + 3 + 24 + 12 + 3);
+        // The rates of 2 to 32 MiB are not their bytes over their times.
+        let name = "8192 KiB, before the correction: rate, by its MB and ms";
+        assert_eq!(kind(name), Some(Kind::Derived));
+        assert_eq!(rows.len(), 12 + 3 + 24 + 5 + 12 + 3);
     }
 
     #[test]

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// `{"summary": …, "experiments": [{"experiment", "place", "seeds", "rows": [{"row", "unit",
-/// "kind", "published", "follows", "low", "high", "measured", "min", "max", "values", "ratio",
-/// "within", "verdict", "why"}], "parameters": […], …}]}`; what there is not is null. Rows that
-/// only their units tell apart have them in their names.
+/// "kind", "published", "sentence", "follows", "low", "high", "measured", "min", "max", "values",
+/// "ratio", "within", "verdict", "why"}], "parameters": […], …}]}`; what there is not is null. Rows
+/// that only their units tell apart have them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
     let experiments = outcomes.iter().map(|outcome| {
@@ -31,7 +31,7 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             Some(2..) => format!("{}, {}", row.row, row.unit),
             _ => row.row.clone(),
         };
-        let why = |row: &Row| story::why(outcome.experiment, row);
+        let why = |row: &Row| story::why(outcome, row);
         let rows = outcome.rows.iter().map(|row| json_row(row, &name(row), why(row)));
         let parameters: Vec<Value> = outcome.parameters.iter().map(|p| p.json()).collect();
         json!({
@@ -45,13 +45,19 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             "fitted_parameters": outcome.fitted_parameters(),
             "independent_published_values": outcome.independent_values(),
             "score": outcome.score(),
+            "as_committed": outcome.as_committed,
             "says": outcome.says(),
         })
     });
     let experiments: Vec<Value> = experiments.collect();
     let all = tallies(outcomes.iter().flat_map(|outcome| &outcome.rows));
     json!({
-        "summary": { "headline": headline(outcomes), "kinds": json_kinds(&all) },
+        "summary": {
+            "headline": headline(outcomes),
+            "kinds": json_kinds(&all),
+            "as_committed": as_committed(outcomes)
+                .map(|(within, rows)| json!({ "rows": rows, "within": within })),
+        },
         "experiments": experiments,
     })
 }
@@ -63,6 +69,7 @@ fn json_row(row: &Row, name: &str, why: Option<&str>) -> Value {
         "unit": row.unit,
         "kind": row.kind(),
         "published": row.published(),
+        "sentence": row.sentence(),
         "follows": row.follows_from().map(|from| json!({ "value": row.compared(), "from": from })),
         "low": row.range().low,
         "high": row.range().high,
@@ -93,14 +100,32 @@ fn json_kinds(tallies: &[Tally]) -> Value {
     Value::Object(tallies.iter().map(one).collect())
 }
 
-/// The one sentence that sums up: how many predictions came out.
+/// The one sentence that sums up: how many predictions came out. Where studies were held out it
+/// says beside it how what was committed of them came out, which no later change of the engine
+/// makes better or worse.
 #[must_use]
 pub fn headline(outcomes: &[Outcome]) -> String {
     let all = tallies(outcomes.iter().flat_map(|outcome| &outcome.rows));
-    match all.iter().find(|tally| tally.kind == Kind::Predicted) {
-        Some(Tally { judged: 0, .. }) | None => "No predicted row is judged here.".to_owned(),
-        Some(t) => format!("{} of {} predicted rows are within their bounds.", t.within, t.judged),
+    let text = match all.iter().find(|tally| tally.kind == Kind::Predicted) {
+        Some(Tally { judged: 0, .. }) | None => "No predicted row is judged here".to_owned(),
+        Some(t) => format!("{} of {} predicted rows are within their bounds", t.within, t.judged),
+    };
+    let of_held_out = match outcomes {
+        [_] => "",
+        _ => "of the studies that were held out, ",
+    };
+    match as_committed(outcomes) {
+        Some((within, rows)) => {
+            format!("{text}; {of_held_out}as they were committed, {within} of {rows} are.")
+        }
+        None => format!("{text}."),
     }
+}
+
+/// How many predictions are within their bounds as they were committed, and of how many.
+fn as_committed(outcomes: &[Outcome]) -> Option<(usize, usize)> {
+    let all = outcomes.iter().filter_map(|outcome| outcome.as_committed.as_ref());
+    all.map(|one| (one.within, one.rows)).reduce(|a, b| (a.0 + b.0, a.1 + b.1))
 }
 
 /// What is published, in a cell of a table.
@@ -273,17 +298,19 @@ mod tests {
         let rows = &all["experiments"][0]["rows"];
         let expected = json!({
             "row": "16 KiB", "unit": "MB/s", "kind": "predicted", "published": 2.0,
-            "follows": null, "low": 1.8, "high": 2.2, "measured": 2.1, "min": 2.1, "max": 2.1,
-            "values": [2.1], "ratio": 1.05, "within": true, "verdict": "within", "why": null,
+            "sentence": null, "follows": null, "low": 1.8, "high": 2.2, "measured": 2.1,
+            "min": 2.1, "max": 2.1, "values": [2.1], "ratio": 1.05, "within": true,
+            "verdict": "within", "why": null,
         });
         assert_eq!(rows[0], expected);
         assert_eq!((&rows[1]["within"], &rows[1]["verdict"]), (&json!(false), &json!("outside")));
         assert!(rows[1]["why"].is_string());
         assert_eq!(rows[3]["published"], json!([[100.0, 3], [120.0, 1]]));
         let expected = json!({
-            "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "follows": null,
-            "low": null, "high": null, "measured": 0.25, "min": 0.25, "max": 0.25, "values": [0.25],
-            "ratio": null, "within": null, "verdict": "not judged: no goal", "why": null,
+            "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "sentence": null,
+            "follows": null, "low": null, "high": null, "measured": 0.25, "min": 0.25, "max": 0.25,
+            "values": [0.25], "ratio": null, "within": null,
+            "verdict": "not judged: no goal", "why": null,
         });
         assert_eq!(rows[5], expected);
         let experiment = &all["experiments"][0];

@@ -73,14 +73,19 @@ fn columns(pattern: &Pattern, p: &Published, pace: &Pace) -> Vec<Row> {
     let rate = pace.mib_per_second();
     let mut rows = vec![Row::derived(name("bandwidth"), "MB/s", (pattern.mb_per_s)(p), NEAR, rate)];
     let Some(idle) = pace.idle_percent() else { return rows };
-    let published = (pattern.idle)(p);
+    let (published, system) = ((pattern.idle)(p), (pattern.sys)(p));
+    // What is not idle has to be as near as in its own column: a tenth of what is idle would be any
+    // time that a read can take.
+    let busy = PERCENT.range(system);
+    let idle_of = |busy: Option<f64>| 100.0 - busy.unwrap_or(0.0);
+    let bound = Bound::Between(idle_of(busy.high), idle_of(busy.low));
     rows.push(match pattern.name {
         // The time of a processor for a command was chosen by these.
-        "linear" => Row::fitted(name("idle"), "%", published, NEAR, idle),
-        _ => Row::derived(name("idle"), "%", published, NEAR, idle),
+        "linear" => Row::fitted(name("idle"), "%", published, bound, idle),
+        _ => Row::derived(name("idle"), "%", published, bound, idle),
     });
-    // The machine spends no time in user space, as in the study.
-    rows.push(Row::input(name("user"), "%", 0.0, EXACT, 0.0));
+    // The machine spends no time in user space, as in the study: nothing measures it.
+    rows.push(Row::input(name("user"), "%", 0.0, EXACT, 0.0).not_judged("given, and not measured"));
     rows.push(Row::derived(name("system"), "%", (pattern.sys)(p), PERCENT, 100.0 - idle));
     rows
 }

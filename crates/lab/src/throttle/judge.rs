@@ -230,16 +230,19 @@ fn times(n: usize, p: &Published, o: &Observed) -> Vec<Row> {
         _ => Row::fitted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
     };
     let bound = in_bucket(p.longest_ms() - BUCKET_MS, BUCKET_MS);
+    let longest = Row::predicted(name("longest sync"), "ms", p.longest_ms(), bound, longest);
     let mut rows = vec![
         shortest,
-        Row::predicted(name("longest sync"), "ms", p.longest_ms(), bound, longest),
+        // The text has a range of the first two reports, and none of the third.
+        if n == 2 { longest.follows("its histogram") } else { longest },
         Row::predicted(name("mean sync"), "ms", p.mean_ms(), MODELLED, mean_ms(o))
             .follows("its histogram"),
     ];
     if n == 0 {
         let name = name("mean sync, by the text");
         let text = WELL_OVER_A_SECOND_MS;
-        rows.push(Row::predicted(name, "ms", text, Bound::AtLeast, mean_ms(o)));
+        let row = Row::predicted(name, "ms", text, Bound::AtLeast, mean_ms(o));
+        rows.push(row.follows("its words"));
     }
     rows
 }

@@ -336,7 +336,7 @@ fn parameters(preset: &Preset, part: Part<'_>) -> Vec<Parameter> {
             Origin::Fitted("syncs of all reports, and how many there are"),
         ),
         of(&DEPTH),
-        Parameter::new("part of the machine", part.of_all(), "", Origin::Given),
+        part.setting.part("part of the machine", part.of_all(), ""),
     ]);
     all
 }
