@@ -40,7 +40,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 2048,
     seconds: 36,
     on_device: OnDevice::Nothing,
-    numbers: &[READ_AHEAD, MEMORY_FOR_BLOCKS],
+    numbers: &[READ_AHEAD, MEMORY_FOR_BLOCKS.between(0.1, 1024.0)],
     run,
 };
 

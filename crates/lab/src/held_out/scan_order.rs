@@ -62,7 +62,14 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 512,
     seconds: 20,
     on_device: OnDevice::Nothing,
-    numbers: &[AGED, FILES_AGED, TREES_AGED, CACHED, ACTIVE, MIRROR_PART],
+    numbers: &[
+        AGED.between(0.0, MOST_AGED),
+        FILES_AGED.between(0.0, MOST_AGED),
+        TREES_AGED.between(0.0, MOST_AGED),
+        CACHED,
+        ACTIVE.between(1.0, 1000.0),
+        MIRROR_PART.between(0.001, 1.0),
+    ],
     run,
 };
 
@@ -85,6 +92,8 @@ const UNDER_WAY: u64 = 16 << 20;
 const LESS_UNDER_WAY: u64 = 4 << 20;
 /// Parts in which records are overwritten, a txg each.
 const AGEING: u64 = 64;
+/// How often something is overwritten at most, by a number of the machine.
+const MOST_AGED: f64 = 100.0;
 
 /// How often records of the aged pools were overwritten, on average.
 const AGED: Number = Number::new("aged: records overwritten, for each", 1.0, "", Origin::Assumed);
@@ -332,7 +341,7 @@ fn cached(setting: &Setting) -> u64 {
 
 /// How many requests of a scrub reach a disk.
 fn scrubbing(setting: &Setting) -> Vec<String> {
-    vec![format!("zfs_vdev_scrub_max_active={}", setting.number(&ACTIVE).max(1.0))]
+    vec![format!("zfs_vdev_scrub_max_active={}", setting.number(&ACTIVE))]
 }
 
 /// One of eight vdevs of ten disks: 5.5 GB of 4 TB are allocated.

@@ -46,7 +46,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     memory_mib: 2048,
     seconds: 50,
     on_device: OnDevice::Nothing,
-    numbers: &[APART],
+    numbers: &[APART.between(0.0, 50.0)],
     run,
 };
 
