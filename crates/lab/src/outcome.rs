@@ -19,6 +19,14 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Series {
+    /// What a study says of a whole line: one value, from the first to the last of these points.
+    pub(crate) fn level(name: String, value: f64, along: &[(f64, f64)]) -> Self {
+        let ends = along.first().into_iter().chain(along.last());
+        Self { name, points: ends.map(|(x, _)| (*x, value)).collect() }
+    }
+}
+
 /// A chart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {

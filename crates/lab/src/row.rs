@@ -417,11 +417,11 @@ impl Row {
     }
 
     /// Measured over [`Self::reference`]: 1 in a range that was published, and outside it over its
-    /// nearest end. `None` where there is no number, or zero.
+    /// nearest end. `None` where there is no number, or where zero was published.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let reference = self.reference()?;
-        (reference != 0.0).then(|| self.measured() / reference)
+        let reference = self.reference().filter(|reference| *reference != 0.0)?;
+        Some(self.measured() / reference).filter(|ratio| !ratio.is_nan())
     }
 
     /// What is said of it: it is within its bounds when the value of every seed is.

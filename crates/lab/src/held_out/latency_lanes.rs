@@ -19,7 +19,7 @@
 //! second; where the study shows two samples of the same disk that are unlike each other, the
 //! prediction is a range.
 
-use super::{Published, meaning, row};
+use super::{Published, meaning, row, value};
 use crate::disk::{Host, Lanes, Observed, Preset, Spec, WriteLog};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
@@ -182,7 +182,10 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         let seen = simulated(case, MEMORY_GIB, setting)?;
         for ((name, ..), samples) in case.disks.iter().zip(seen) {
             let points = (0..).map(f64::from).zip(samples.0.iter().map(|s| s.writes_per_s));
-            series.push(Series { name: (*name).to_owned(), points: points.collect() });
+            let points: Vec<(f64, f64)> = points.collect();
+            let mean = value(PUBLISHED, &format!("{name}: writes"));
+            let printed = Series::level(format!("{name}, published"), mean, &points);
+            series.extend([Series { name: (*name).to_owned(), points }, printed]);
             rows.extend(rows_of(name, &samples));
         }
     }

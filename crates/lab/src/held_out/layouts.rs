@@ -115,7 +115,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
     let mut rows = Vec::new();
     let mut alone = [0.0; 4];
-    let mut series = COLUMNS.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new() });
+    let named = |name: String| Series { name, points: Vec::new() };
+    let mut series = COLUMNS.map(|(name, _)| named(name.to_owned()));
+    let mut printed = COLUMNS.map(|(name, _)| named(format!("{name}, published")));
     let (.., single) = LAYOUTS[0];
     for (n, (disks, layout, measured)) in LAYOUTS.iter().enumerate() {
         (setting.progress)(&format!("{disks} disks, {layout}"));
@@ -125,7 +127,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         }
         for (column, (what, unit)) in COLUMNS.iter().enumerate() {
             let over = found[column] / alone[column];
-            series[column].points.push((n as f64 + 1.0, over));
+            let place = n as f64 + 1.0;
+            series[column].points.push((place, over));
+            printed[column].points.push((place, measured[column] / single[column]));
             rows.push(if n == 0 {
                 let name = format!("single: {what}");
                 Row::predicted(name, unit, single[column], NEAR, found[column])
@@ -147,7 +151,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             y: "times as much".to_owned(),
             x_log: false,
             bars: false,
-            series: series.into(),
+            series: series.into_iter().chain(printed).collect(),
         }],
         meaning,
         ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))

@@ -16,7 +16,7 @@
 //! a part of the whole. Memory holds nothing of the files: they were larger.
 
 use super::machine::{COPY_MIB_PER_S, READ_AHEAD, disk_7200, parameters_of_disk};
-use super::{Published, meaning, row};
+use super::{Published, meaning, row, value};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
@@ -121,6 +121,12 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         }
         let points = (1..).map(f64::from).zip(found.iter().map(|f| f[n] / single));
         series.push(Series { name: pattern.name.to_owned(), points: points.collect() });
+        let over = |ways| match ways {
+            1 => 1.0,
+            _ => value(PUBLISHED, &format!("{ways}-way over single, {}", pattern.name)),
+        };
+        let points = (1..=found.len()).map(|ways| (ways as f64, over(ways))).collect();
+        series.push(Series { name: format!("{}, published", pattern.name), points });
     }
     Ok(Outcome {
         rows,

@@ -81,6 +81,11 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
     }
 }
 
+/// What a study says of a row, for its charts. No number where it says nothing.
+fn value(published: &[Published], name: &str) -> f64 {
+    published.iter().find(|p| p.row == name).map_or(f64::NAN, |p| p.value)
+}
+
 /// What came of the predictions: as they were committed, and with the engine of today.
 fn meaning(outcome: &Outcome) -> String {
     let mut text = String::new();

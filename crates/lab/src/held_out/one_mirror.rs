@@ -21,7 +21,7 @@
 use super::machine::{
     COPY_MIB_PER_S, disk_7200, parameters_of_2013, parameters_of_disk, tunables_of_2013,
 };
-use super::{Published, meaning, row};
+use super::{Published, meaning, row, value};
 use crate::disk::{Observed, Preset, WriteLog};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
@@ -124,6 +124,11 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         let name = name.trim_end_matches(", ").to_owned();
         series.push(Series { name, points: points.collect() });
     }
+    // Of the report's seconds two rates are known, and not when the one became the other.
+    let all = series.first().map_or(Vec::new(), |first| first.points.clone());
+    let level = |what: &str, rate| Series::level(format!("published: {what}"), rate, &all);
+    series.push(level("under pressure", MEDIA_KIB_PER_S / 1024.0));
+    series.push(level("drains", value(PUBLISHED, DRAINS) * 1e6 / f64::from(1 << 20)));
     Ok(Outcome {
         rows,
         parameters: parameters(),

@@ -30,7 +30,7 @@
 //! each pool was imported just before.
 
 use super::machine::{disk_7200, parameters_of_disk};
-use super::{Published, meaning, row};
+use super::{Published, meaning, row, value};
 use crate::disk::{Preset, Spec};
 use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
@@ -443,6 +443,10 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let one = |name: &str, unit, value| row(PUBLISHED, name, unit, value);
     let points = |pair: [f64; 2]| vec![(1.0, pair[0]), (2.0, pair[1])];
     let named = |name: &str, pair| Series { name: name.to_owned(), points: points(pair) };
+    let printed = |names: [&str; 2], part: f64| names.map(|name| value(PUBLISHED, name) * part);
+    let of_each = f64::from(1 << 20) / 1e6 / 80.0;
+    let of_trees = printed(["80 disks: scrub by bookmark", "80 disks: in disk order"], of_each);
+    let of_files = ["4 disks: scrub by bookmark, each", "4 disks: in disk order, each"];
     Ok(Outcome {
         rows: vec![
             one("80 disks: scrub by bookmark", "MiB/s", trees[0]),
@@ -469,8 +473,10 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             x_log: false,
             bars: false,
             series: vec![
-                named("trees", trees.map(|mib| mib * f64::from(1 << 20) / 1e6 / 80.0)),
+                named("trees", trees.map(|mib| mib * of_each)),
+                named("trees, published", of_trees),
                 named("files", disks),
+                named("files, published", printed(of_files, 1.0)),
                 named("aged files", aged),
             ],
         }],

@@ -249,12 +249,21 @@ fn chart(measured: &All<'_>) -> Chart {
             .rev()
             .collect(),
     };
+    let printed = |kib: u64| Series {
+        name: format!("indirect {kib} KiB, published"),
+        points: READS
+            .iter()
+            .filter(|p| p.indirect_kib == kib)
+            .map(|p| (p.alignment as f64, p.iops))
+            .rev()
+            .collect(),
+    };
     Chart {
         title: "Random 8 KiB reads with cold metadata".to_owned(),
         x: "places are multiples of this many blocks".to_owned(),
         y: "reads/s".to_owned(),
         x_log: true,
         bars: false,
-        series: SHIFTS.map(|s| series(kib(s))).into(),
+        series: SHIFTS.iter().flat_map(|s| [series(kib(*s)), printed(kib(*s))]).collect(),
     }
 }

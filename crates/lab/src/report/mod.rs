@@ -162,6 +162,7 @@ pub(crate) fn bounds(row: &Row) -> String {
 pub(crate) fn spread(row: &Row) -> String {
     match row.values() {
         [] | [_] => "-".to_owned(),
+        values if values.iter().all(|v| v.is_nan()) => "-".to_owned(),
         _ => format!("{}..{}", figure(row.min()), figure(row.max())),
     }
 }
@@ -237,6 +238,16 @@ pub(crate) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let first = (low / step).ceil() as i64;
     let last = (high / step + 1e-9).floor() as i64;
     (first..=last).map(|n| n as f64 * step).collect()
+}
+
+/// [`ticks`] of an axis on which these stand; whole ones, where there is nothing between them.
+pub(crate) fn ticks_of(xs: impl IntoIterator<Item = f64>, low: f64, high: f64) -> Vec<f64> {
+    let is_whole = |x: f64| (x - x.round()).abs() < 1e-9;
+    let all = ticks(low, high);
+    match xs.into_iter().all(is_whole) {
+        true => all.into_iter().filter(|tick| is_whole(*tick)).collect(),
+        false => all,
+    }
 }
 
 /// Powers of two (or of ten, where the span is large) from `low` to `high`, at most about ten.
@@ -353,6 +364,8 @@ mod tests {
     fn ticks_are_round_and_within() {
         assert_eq!(ticks(0.0, 60.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
         assert_eq!(ticks(0.0, 1.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(ticks_of([1.0, 2.0], 1.0, 2.0), [1.0, 2.0]);
+        assert_eq!(ticks_of([1.0, 1.5, 2.0], 1.0, 2.0).len(), 6);
         assert_eq!(log_ticks(16.0, 128.0), [16.0, 32.0, 64.0, 128.0]);
         let many = log_ticks(1.0, 1e9);
         assert!((5..=11).contains(&many.len()), "{many:?}");

@@ -1,7 +1,7 @@
 //! Charts as SVG inside a page: colours come from the page's style, by class.
 
 use super::escape::escape;
-use super::{log_ticks, ticks};
+use super::{log_ticks, ticks, ticks_of};
 use crate::digits::figure;
 use crate::outcome::Chart;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ impl Classes {
         let mut names = Vec::new();
         for series in charts.into_iter().flat_map(|chart| &chart.series) {
             let thing = thing(&series.name);
-            if !STUDY.contains(&thing) && !names.iter().any(|name| name == thing) {
+            if !is_of_study(thing) && !names.iter().any(|name| name == thing) {
                 names.push(thing.to_owned());
             }
         }
@@ -45,6 +45,11 @@ impl Classes {
             None => ("study".to_owned(), true),
         }
     }
+}
+
+/// Whether a line is a study's alone.
+fn is_of_study(name: &str) -> bool {
+    STUDY.contains(&name) || name.starts_with("published: ")
 }
 
 /// What a series is of, whatever its source.
@@ -170,8 +175,11 @@ impl Area {
                 figure(tick),
             );
         }
-        let marks =
-            if self.log { log_ticks(self.low, self.high) } else { ticks(self.low, self.high) };
+        let xs = chart.series.iter().flat_map(|series| series.points.iter().map(|p| p.0));
+        let marks = match self.log {
+            true => log_ticks(self.low, self.high),
+            false => ticks_of(xs, self.low, self.high),
+        };
         let base = HEIGHT - BOTTOM;
         for tick in marks {
             let x = self.x(tick);

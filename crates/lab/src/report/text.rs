@@ -2,7 +2,7 @@
 
 use super::story::differences;
 use super::{
-    DIFFERS, bounds, freedom, headline, log_ticks, outside, published, reasons, spread, ticks,
+    DIFFERS, bounds, freedom, headline, log_ticks, outside, published, reasons, spread, ticks_of,
     values, verdict,
 };
 use crate::digits::figure;
@@ -166,7 +166,10 @@ fn lines(chart: &Chart, width: usize, text: &mut String) {
     }
     let _ = writeln!(text, "{:>10} +{}", "", "-".repeat(columns));
     let mut axis = vec![' '; columns + 12];
-    let marks = if chart.x_log { log_ticks(left, right) } else { ticks(left, right) };
+    let marks = match chart.x_log {
+        true => log_ticks(left, right),
+        false => ticks_of(points().map(|p| p.0), left, right),
+    };
     let mut free = 0;
     for tick in marks {
         let label = figure(tick);

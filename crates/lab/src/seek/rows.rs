@@ -84,8 +84,9 @@ fn columns(pattern: &Pattern, p: &Published, pace: &Pace) -> Vec<Row> {
         "linear" => Row::fitted(name("idle"), "%", published, bound, idle),
         _ => Row::derived(name("idle"), "%", published, bound, idle),
     });
-    // The machine spends no time in user space, as in the study: nothing measures it.
-    rows.push(Row::input(name("user"), "%", 0.0, EXACT, 0.0).not_judged("given, and not measured"));
+    // The machine is given no time in user space, as in the study: nothing measures it.
+    let user = Row::input(name("user"), "%", 0.0, EXACT, f64::NAN);
+    rows.push(user.not_judged("given, and not measured"));
     rows.push(Row::derived(name("system"), "%", (pattern.sys)(p), PERCENT, 100.0 - idle));
     rows
 }
