@@ -9,6 +9,8 @@
 //! - every flush that returned: what it covers is in the log, by this writer, from then on;
 //! - every opening: it ends at a place that the oracle has, not before where the oracle was when it
 //!   began, so that a later replay extends an earlier one;
+//! - every place: what a writer has in the log is what it had done until some moment, and nothing
+//!   that began later, so that whatever is left of it needed no flush in between;
 //! - every byte that is read: nothing that can be reached was deleted or mixed up;
 //! - every error: a writer that is fenced is so by an object of another one, and an opening that
 //!   gives up by a writer that began after it.
@@ -41,6 +43,8 @@ mod trips;
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 64;
+/// Sectors that fill a segment.
+const TARGET: usize = 4;
 /// Segments that a writer has under way at most, in any of the disks.
 const WINDOW_MAX: u64 = 4;
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -58,13 +62,36 @@ struct Oracle {
     content: Content,
     /// What was there when the log ended at a place, and whose place it was.
     points: BTreeMap<u64, (u64, Content)>,
+    histories: BTreeMap<Uuid, History>,
+}
+
+/// What the disk was for its writer, from the takeover on.
+struct History {
+    /// After each change, and after each part of one that may end a segment.
+    states: Vec<Content>,
+    /// The state that the log is at.
+    at: usize,
 }
 
 impl Oracle {
     fn new() -> Self {
         let content = [0; SECTORS];
         let points = BTreeMap::from([(1, (0, content))]);
-        Self { next: 1, clean: None, epoch: 0, writer: [0; 16], content, points }
+        let (writer, histories) = ([0; 16], BTreeMap::new());
+        Self { next: 1, clean: None, epoch: 0, writer, content, points, histories }
+    }
+
+    /// A writer begins with this, or makes this of the disk.
+    fn will_be(&mut self, writer: Uuid, content: &Content) {
+        let begun = History { states: Vec::new(), at: 0 };
+        self.histories.entry(writer).or_insert(begun).states.push(*content);
+    }
+
+    /// The log has a segment more of its writer.
+    fn goes_on(&mut self) {
+        let history = self.histories.get_mut(&self.writer).expect("a writer that began");
+        let later = history.states[history.at..].iter().position(|state| *state == self.content);
+        history.at += later.expect("the log has what its writer did in another order");
     }
 
     fn advance(&mut self, world: &SimWorld) {
@@ -87,6 +114,7 @@ impl Oracle {
                 let own = (header.epoch, header.writer);
                 assert_eq!(own, (self.epoch, self.writer), "a segment of a fenced writer counts");
                 self.apply(&header, &object);
+                self.goes_on();
                 self.next += 1;
             }
             self.points.insert(self.next, (self.epoch, self.content));
@@ -245,6 +273,7 @@ impl Lab {
         let own = device.core().state.lock().writer.as_ref().map(|own| (own.epoch, own.uuid));
         let (number, writer) = own.expect("a writer");
         assert_eq!(number, epoch);
+        self.oracle.lock().will_be(writer, &content);
         *self.takeovers.lock() += 1;
         Some(Holder { device, store, epoch, writer, content })
     }
@@ -277,17 +306,24 @@ impl Lab {
 
     fn write(&self, holder: &mut Holder) -> bool {
         let lba = self.below(SECTORS as u64) as usize;
-        let sectors = (1 + self.below(6) as usize).min(SECTORS - lba);
-        let mut bytes = Vec::new();
-        for n in 0..sectors {
-            let stamp = {
-                let mut stamps = self.stamps.lock();
-                *stamps += 1;
-                *stamps
-            };
-            holder.content[lba + n] = stamp;
-            bytes.extend(stamp.to_le_bytes().repeat(SECTOR / 8));
+        let sectors = (1 + self.below(6)).min((SECTORS - lba) as u64);
+        let first = {
+            let mut stamps = self.stamps.lock();
+            *stamps += sectors;
+            *stamps - sectors + 1
+        };
+        let stamps: Vec<u64> = (first..first + sectors).collect();
+        self.put(holder, lba, &stamps)
+    }
+
+    /// Writes to some sectors.
+    fn put(&self, holder: &mut Holder, lba: usize, stamps: &[u64]) -> bool {
+        for (at, piece) in (lba..).step_by(TARGET).zip(stamps.chunks(TARGET)) {
+            holder.content[at..at + piece.len()].copy_from_slice(piece);
+            self.oracle.lock().will_be(holder.writer, &holder.content);
         }
+        let bytes: Vec<u8> =
+            stamps.iter().flat_map(|stamp| stamp.to_le_bytes().repeat(SECTOR / 8)).collect();
         self.still(holder, holder.device.write((lba * SECTOR) as u64, &bytes))
     }
 
@@ -295,6 +331,7 @@ impl Lab {
         let lba = self.below(SECTORS as u64) as usize;
         let sectors = (1 + self.below(20) as usize).min(SECTORS - lba);
         holder.content[lba..lba + sectors].fill(0);
+        self.oracle.lock().will_be(holder.writer, &holder.content);
         self.still(holder, holder.device.trim((lba * SECTOR) as u64, (sectors * SECTOR) as u64))
     }
 
@@ -451,13 +488,13 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A disk whose segments are full with four sectors. Each opening tries whether its store keeps
+/// A disk whose segments are full with a few sectors. Each opening tries whether its store keeps
 /// writers apart.
 fn small_disk(window: u64) -> Superblock {
     Superblock {
         size: (SECTORS * SECTOR) as u64,
         sector: SECTOR as u32,
-        target: 4 * SECTOR as u32,
+        target: (TARGET * SECTOR) as u32,
         window: window as u32,
         is_fenced: true,
         limit: None,

@@ -65,11 +65,9 @@ impl Scene {
         scene
     }
 
-    /// Writes four sectors, which fill a segment.
+    /// Writes as many sectors as fill a segment.
     fn write(&mut self, lba: usize, stamp: u64) -> bool {
-        self.writer.content[lba..lba + 4].fill(stamp);
-        let bytes = stamp.to_le_bytes().repeat(4 * SECTOR / 8);
-        self.lab.still(&self.writer, self.writer.device.write((lba * SECTOR) as u64, &bytes))
+        self.lab.put(&mut self.writer, lba, &[stamp; TARGET])
     }
 
     /// Another machine begins to take the disk over.
