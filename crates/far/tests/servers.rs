@@ -1,6 +1,9 @@
 //! The client against servers of others: nbdkit, qemu-nbd, nbd-server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "servers/speed.rs"]
+mod speed;
+
 use device::{
     DeviceRef, DeviceSource as _, ErrorKind, Read, Shared, Write, WriteDeviceRef, read_batch,
     read_one, write_batch,
