@@ -9,8 +9,11 @@
 //! A run that fails is made shorter: each change takes all its choices from a number of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "crash/ordered.rs"]
+mod ordered;
+
 use engine::inside::device;
-use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
+use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDevice, SimDisks, SimOptions};
 use engine::inside::dmu::Hold;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::ondisk::{BlkPtr, Dva};
@@ -234,18 +237,35 @@ fn filesystem(pool: &Pool, name: &str) -> Result<Filesystem, String> {
     Filesystem::open(objset).map_err(|e| e.to_string())
 }
 
-/// What is wrong with the disks as a crash left them; nothing, if all is well.
-fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> Result<(), String> {
-    let images = run.log.images(cut, mode, seed);
-    let (mut found, mut has_grown) = (Vec::new(), false);
-    for (i, image) in images.into_iter().enumerate() {
-        has_grown |= device::Device::size_now(&image) > device::Device::size(&image);
+/// What the disks say they are, and whether they have grown.
+fn look(images: Vec<MemoryDevice>) -> impl Iterator<Item = (Option<pool::FoundLeaf>, bool)> {
+    images.into_iter().enumerate().map(|(i, image)| {
+        let has_grown = device::Device::size_now(&image) > device::Device::size(&image);
         device::WriteDevice::grow(&image);
         let device: device::DeviceRef = Arc::new(image);
-        let leaf = pool::look_at_device(&device, PathBuf::from(format!("sim{i}")));
+        (pool::look_at_device(&device, PathBuf::from(format!("sim{i}"))), has_grown)
+    })
+}
+
+/// What is wrong with the disks as a crash left them; nothing, if all is well.
+fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> Result<(), String> {
+    let (mut found, mut has_grown) = (Vec::new(), false);
+    for (leaf, grown) in look(run.log.images(cut, mode, seed)) {
+        has_grown |= grown;
         found.push(leaf.ok_or("a device has no label")?);
     }
-    let candidates = Candidate::group(&found);
+    // Those at the new end of a disk are not there before the first txg that knows it.
+    judge_leaves(run, cut, &found, thorough.then_some(!has_grown))
+}
+
+/// The same of their leaves; thoroughly, if it is said whether labels count.
+fn judge_leaves(
+    run: &Run,
+    cut: usize,
+    found: &[pool::FoundLeaf],
+    thorough: Option<bool>,
+) -> Result<(), String> {
+    let candidates = Candidate::group(found);
     let candidate = candidates.first().ok_or("there is no pool")?;
     let options = OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() };
     let pool = Pool::open_candidate(candidate, &options).map_err(|e| e.to_string())?;
@@ -270,11 +290,10 @@ fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> R
             Err(_) => {}
         }
     }
-    if thorough {
+    if let Some(labels_count) = thorough {
         let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
         let report = check::run(&pool, &options, &rt::Progress::new());
-        // Those at the new end of a disk are not there before the first txg that knows it.
-        let is_label = |i: &check::Issue| has_grown && matches!(i, check::Issue::Label { .. });
+        let is_label = |i: &check::Issue| !labels_count && matches!(i, check::Issue::Label { .. });
         let is_wrong = |i: &&check::Issue| i.severity() > check::Severity::Note && !is_label(i);
         if let Some(issue) = report.issues.iter().find(is_wrong) {
             return Err(format!("check: {issue}"));

@@ -23,7 +23,7 @@ const DATA: &str = "the bytes of files alone are random";
 const REAL_TIME: &str = "processes or threads in real time decide as well";
 
 /// Test files that are not made shorter.
-const WHOLE: [(&str, &str); 37] = [
+const WHOLE: [(&str, &str); 38] = [
     ("crates/check/tests/ztest.rs", "OpenZFS's ztest makes the pool, and is told a layout only"),
     ("crates/device/tests/file.rs", DATA),
     ("crates/device/tests/sim.rs", "six writes, and then all points at which the power may fail"),
@@ -42,6 +42,7 @@ const WHOLE: [(&str, &str); 37] = [
     ("crates/engine/tests/topology/replace.rs", DATA),
     ("crates/engine/tests/topology/sharing.rs", DATA),
     ("crates/engine/tests/writing/mod.rs", DATA),
+    ("crates/far/tests/servers/speed.rs", "it measures: only the places of requests are random"),
     ("crates/far/tests/takeovers.rs", REAL_TIME),
     ("crates/far/tests/weather/mod.rs", REAL_TIME),
     ("crates/pool/src/alloc/tests/threads.rs", REAL_TIME),

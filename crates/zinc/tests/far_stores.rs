@@ -616,6 +616,38 @@ fn a_store_that_is_away_for_too_long_suspends_the_pool() {
     judge(&place, "tank", &[&one]);
 }
 
+/// Nor is one taken back that another machine took over while it was away.
+#[test]
+fn a_store_that_was_taken_over_while_it_was_away_is_not_taken_back() {
+    let place = Place::new(&[]);
+    let disk = disk(&place, "disk");
+    let (folder, link) = (place.path().join("disk"), place.path().join("link"));
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let one = store(&place, "link");
+    place.ok_here(&format!("zpool create tank {one}?timeout=2"));
+    let mut serve = place.serve("tank");
+    std::fs::remove_file(&link).unwrap();
+    let mut change = place.start_here("zpool set comment=away tank");
+    let status = || place.ok_here("zpool status tank");
+    until("the pool is suspended", || status().contains("state: SUSPENDED"));
+    let other = take_elsewhere(&disk);
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let why = place.command_here("zpool clear tank").output().unwrap();
+    let text = String::from_utf8_lossy(&why.stderr);
+    assert!(!why.status.success() && text.contains("on elsewhere (process 7) has"), "{text}");
+    assert!(status().contains("state: SUSPENDED"));
+    // That one still is the writer, and ends without a change.
+    other.age().unwrap();
+    drop(other);
+    place.ok_here("zpool clear tank");
+    change.wait().unwrap();
+    place.ok_here("zfs create tank/data");
+    assert!(status().contains("state: ONLINE"));
+    place.ok_here("zpool export tank");
+    serve.wait().unwrap();
+    judge(&place, "tank", &[&disk]);
+}
+
 /// The directory of a store that is not mounted is a device that is missing.
 #[test]
 fn a_mirror_does_without_a_store_whose_directory_is_not_there() {

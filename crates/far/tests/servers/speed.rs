@@ -109,7 +109,7 @@ fn of_fio(name: &Path, way: &Way) -> f64 {
 
 #[testkit::needs("nbdkit")]
 #[test]
-#[ignore = "it measures, and needs fio"]
+#[ignore = "long form: a minute and a half, and needs fio"]
 fn as_fast_as_fio() {
     let place = Place::new(1);
     let size = format!("{SIZE_MIB}M");

@@ -21,7 +21,8 @@
 //! that were refused (`zio`, `unsynced.rs`), and flushed. A device that is used again after that
 //! has everything of the txgs that are not durable, whatever its log says of them. A device that is
 //! opened anew must be the one that left: its newest uberblock is the pool's last one, or the one
-//! that was being written.
+//! that was being written. A far leaf is looked at before it is claimed, since that would take it
+//! from another machine that has it by now.
 //!
 //! **A flush that failed is not made good by the next one**: the system says once that bytes were
 //! lost, so a device that failed to flush fails each later flush too (`device`), until it is opened
@@ -48,7 +49,7 @@ use crate::live::config_edit::bad;
 use crate::scan::look_at_device;
 use crate::taken_over::{is_taken_over, who_took_over};
 use crate::uberblocks::read_ring;
-use device::{DeviceSource, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use ondisk::config::{LabelConfig, VdevConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -160,10 +161,10 @@ impl LivePool {
             return Err(failed(who_took_over(&vdevs).unwrap_or_else(unknown)));
         }
         shared.resumed.times.fetch_add(1, Ordering::AcqRel);
-        let reopened = self.open_what_is_silent(source);
+        let (reopened, why_not) = self.open_what_is_silent(source);
         shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;
         if let Some(silent) = shared.reader.vdevs().first_silent_top() {
-            return Err(failed(silent.to_string()));
+            return Err(failed(why_not.unwrap_or_else(|| silent.to_string())));
         }
         let open = shared.txgs.open();
         shared.resumed.open_txg.store(open, Ordering::Release);
@@ -183,29 +184,52 @@ impl LivePool {
         self.shared.resume_works()
     }
 
-    /// Devices that do not answer, opened where they were, when they are the ones that left.
-    fn open_what_is_silent(&self, source: &dyn DeviceSource) -> BTreeMap<u64, WriteDeviceRef> {
+    /// Devices that do not answer, opened where they were, when they are the ones that left; why a
+    /// far one was not opened that answers.
+    fn open_what_is_silent(
+        &self,
+        source: &dyn DeviceSource,
+    ) -> (BTreeMap<u64, WriteDeviceRef>, Option<String>) {
         let shared = &self.shared;
         let vdevs = shared.reader.vdevs();
         let root = shared.config.lock().root.clone();
-        let mut out = BTreeMap::new();
+        let (mut out, mut why_not) = (BTreeMap::new(), None);
         for guid in vdevs.silent_leaves() {
             let config = root.walk().find(|v| v.guid == guid && v.kind.is_leaf() && !v.offline);
             let Some(path) = config.and_then(|c| c.path.clone()) else { continue };
-            let Ok(device) = source.claim(Path::new(&path)) else { continue };
-            if shared.has_just_left(&device, guid) {
+            let path = Path::new(&path);
+            if let Some(why) = shared.why_not_to_claim(source, path, guid) {
+                why_not.get_or_insert(why);
+                continue;
+            }
+            let Ok(device) = source.claim(path) else { continue };
+            if shared.has_just_left(&Arc::clone(&device).as_device(), guid) {
                 out.insert(guid, device);
             }
         }
-        out
+        (out, why_not)
     }
 }
 
 impl Shared {
+    /// Why a leaf that is far is not to be claimed, though it answers.
+    fn why_not_to_claim(
+        &self,
+        source: &dyn DeviceSource,
+        path: &Path,
+        guid: u64,
+    ) -> Option<String> {
+        let device = far::is_far(path).then(|| source.open(path).ok()).flatten()?;
+        if let Some(who) = device.held_elsewhere() {
+            return Some(format!("{who} has taken over {}", device.name()));
+        }
+        let changed = || format!("{} was changed while it was away", device.name());
+        (!self.has_just_left(&device, guid)).then(changed)
+    }
+
     /// The device is that leaf as it was at the last commit, or at the one that failed.
-    fn has_just_left(&self, device: &WriteDeviceRef, guid: u64) -> bool {
-        let device = Arc::clone(device).as_device();
-        let Some(found) = look_at_device(&device, PathBuf::from(device.name())) else {
+    fn has_just_left(&self, device: &DeviceRef, guid: u64) -> bool {
+        let Some(found) = look_at_device(device, PathBuf::from(device.name())) else {
             return false;
         };
         let is_it = match &found.config {
@@ -214,10 +238,12 @@ impl Shared {
             }
             LabelConfig::Aux(_) => false,
         };
-        let last = *self.uberblock.lock();
+        let last = self.uberblock.lock().rootbp;
+        let begun = *self.resumed.begun.lock();
         let newest = read_ring(&found).into_iter().map(|found| found.uberblock);
         let newest = newest.max_by_key(|u| (u.txg, u.timestamp));
-        is_it && newest.is_some_and(|u| u.txg == last.txg + 1 || u.rootbp == last.rootbp)
+        // Not by its number: another machine may have written one of the same.
+        is_it && newest.is_some_and(|u| u.rootbp == last || Some(u.rootbp) == begun)
     }
 
     /// Puts devices in place while no txg is synced, and forgets what all that answer did wrong,

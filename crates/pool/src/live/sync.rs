@@ -363,6 +363,7 @@ impl Shared {
 
     /// Writes the uberblock: the point after which the txg cannot be lost.
     fn commit(&self, prepared: &Prepared) -> Result<()> {
+        *self.resumed.begun.lock() = Some(prepared.uberblock.rootbp);
         let written = self.reader.vdevs().write_uberblock(&prepared.uberblock);
         written.map_err(|e| self.failed("writing labels", e))?;
         // From here on the txg is durable. What fails now is said by the next one.
