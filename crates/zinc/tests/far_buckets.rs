@@ -7,9 +7,9 @@ mod support;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::Output;
-use std::time::Duration;
-use support::place::Place;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+use support::place::{Place, until};
 use testkit::{AzureServer, CephServer, GoogleServer, S3Server};
 
 const BUCKET: &str = "pools";
@@ -204,14 +204,14 @@ fn a_process_with_credentials_shows_none() {
     let log = File::create(bucket.place.path().join("log")).unwrap();
     let mut serving = bucket.place.command_here(&format!("serve --log-filter debug -d {one} tank"));
     let serving = serving.envs(bucket.environment.clone()).stderr(log);
-    let mut serving = serving.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut serving = serving.stdout(Stdio::null()).spawn().unwrap();
     let of = |file: &str| std::fs::read(format!("/proc/{}/{file}", serving.id())).unwrap();
     let has_none = || {
         let limits = String::from_utf8(of("limits")).unwrap();
         let cores = limits.lines().find_map(|l| l.strip_prefix("Max core file size")).unwrap();
         cores.split_whitespace().take(2).all(|limit| limit == "0")
     };
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while !has_none() {
         assert!(began.elapsed() < Duration::from_secs(60), "it may leave a core file");
         std::thread::sleep(Duration::from_millis(20));
@@ -296,6 +296,58 @@ fn a_server_that_goes_away_and_comes_back_loses_nothing() {
     bucket.ok("zpool export tank");
 }
 
+/// Moving what is alive costs money: without any left it waits, and that is said; what cannot be
+/// read as money is none.
+#[testkit::needs("versitygw")]
+#[test]
+fn garbage_that_waits_for_money_is_told() {
+    let (bucket, _server) = Bucket::of_s3();
+    let one = bucket.name("one");
+    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    for (money, waits) in [("much", true), ("1000", false)] {
+        let mut serve = bucket.place.command_here("serve tank");
+        serve.envs(bucket.environment.clone()).env("ZINC_GC_BUDGET", money);
+        let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("it is served", || bucket.says(&format!("far ls {one}")).contains("state: open"));
+        // More segments than there are between two checkpoints, most of each dead soon.
+        (0..80).for_each(|n| drop(bucket.ok(&format!("zfs set a:b={n} tank"))));
+        let remark = "of garbage waits: ZINC_GC_BUDGET is used up)";
+        let says = || bucket.says("zpool status tank").contains(remark);
+        if waits {
+            until("it waits for money", says);
+        } else {
+            assert!(!says());
+        }
+        bucket.ok("zpool export tank");
+        serve.wait().unwrap();
+        bucket.ok(&format!("zpool import -d {one} tank"));
+    }
+    bucket.ok("zpool export tank");
+    bucket.ok(&format!("far check {one}"));
+}
+
+/// A store that takes connections and answers nothing does not hold up who looks at its pool, for
+/// as long as its name lets a server wait.
+#[testkit::needs("versitygw")]
+#[test]
+fn a_pool_that_is_served_by_none_is_shown_while_its_store_is_silent() {
+    let (bucket, server) = Bucket::of_s3();
+    let one = bucket.name("one");
+    bucket.ok(&format!("far create {one} 256M"));
+    bucket.ok(&format!("zpool create tank {one}"));
+    let address = bucket.endpoint.strip_prefix("http://").unwrap();
+    drop(server);
+    let _silent = std::net::TcpListener::bind(address).unwrap();
+    for command in ["zpool status tank", "zpool list tank", "zpool status"] {
+        let began = Instant::now();
+        let output = bucket.run(command, &[]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(began.elapsed() < Duration::from_secs(30), "{command}: {:?}", began.elapsed());
+        assert!(text.contains("tank") && text.contains("UNAVAIL"), "{command}: {text}");
+    }
+}
+
 #[testkit::needs("versitygw")]
 #[test]
 fn what_a_server_refuses_is_said_at_once() {
@@ -323,6 +375,16 @@ fn what_a_server_refuses_is_said_at_once() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no keys for the profile 'theirs'"));
     let output = own("ours");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // And all of it, so that a name has the bucket alone.
+    let config = bucket.place.path().join("config");
+    let ours = format!("[profile ours]\nregion = us-east-1\nendpoint_url = {}\n", bucket.endpoint);
+    std::fs::write(&config, ours).unwrap();
+    let mut command = bucket.place.command_here(&format!("far create s3://{BUCKET}/two 256M"));
+    command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+    command.env("AWS_SHARED_CREDENTIALS_FILE", &file).env("AWS_CONFIG_FILE", &config);
+    let output = command.env("AWS_PROFILE", "ours").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(bucket.says(&format!("far ls {}", bucket.name("two"))).contains("size: 256M"));
 }
 
 #[testkit::needs("azurite")]

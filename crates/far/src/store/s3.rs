@@ -1,7 +1,8 @@
 //! Servers that speak S3. The fence is `If-None-Match: *`.
 //!
-//! Credentials come from the environment, from the file of `AWS_SHARED_CREDENTIALS_FILE` (as a
-//! rule `~/.aws/credentials`), or from the machine in the cloud that this runs on, in this order.
+//! Credentials come from the environment, from the files that the programs of AWS share
+//! (`credentials`), or from the machine in the cloud that this runs on, in this order; the region
+//! and the server from the name, from the environment, or from those files.
 
 use super::credentials;
 use super::http::{CONNECTING, client_options, connector, is_plain, no_retries, text_of};
@@ -61,14 +62,22 @@ fn settings(bucket: &Bucket) -> io::Result<(AmazonS3Builder, Option<String>)> {
     let has_other = [AmazonS3ConfigKey::WebIdentityTokenFile, AmazonS3ConfigKey::AccessKeyId]
         .into_iter()
         .any(|key| !lacks(&builder, key));
-    if !has_other && let Some(own) = credentials::from_file()? {
+    if !has_other && let Some(own) = credentials::from_files()? {
         builder = builder.with_access_key_id(own.id).with_secret_access_key(own.secret);
         if let Some(token) = own.token {
             builder = builder.with_token(token);
         }
     }
-    if let Some(region) = &bucket.region {
+    let of_profile = credentials::region()?;
+    let region = of_profile.name.filter(|_| lacks(&builder, AmazonS3ConfigKey::Region));
+    if let Some(region) = bucket.region.as_ref().or(region.as_ref()) {
         builder = builder.with_region(region);
+    }
+    if let Some(endpoint) = of_profile.endpoint
+        && lacks(&builder, AmazonS3ConfigKey::Endpoint)
+        && lacks(&builder, AmazonS3ConfigKey::S3Endpoint)
+    {
+        builder = builder.with_endpoint(endpoint);
     }
     if let Some(endpoint) = &bucket.endpoint {
         // That of the environment for S3 alone would go before it.
