@@ -172,6 +172,55 @@ fn an_offline_device_that_is_missing_is_not_offline_any_more_when_it_is_onlined(
     }
 }
 
+/// What is in the place of a device that is onlined, or cleared, and is another one.
+const OTHERS: [(&str, &str); 4] = [
+    ("c", "belongs to another pool"),
+    ("s", "is a spare or cache device"),
+    ("a", "is another device of this pool"),
+    ("blank", "has no label"),
+];
+
+/// As in OpenZFS the device is not taken out any more then, and not there; what is in its place
+/// stays as it is.
+#[test]
+fn another_device_in_the_place_of_one_that_is_onlined_is_not_used() {
+    for (is_served, out, again) in
+        [(false, "offline", "online"), (true, "offline", "online"), (true, "offline -f", "clear")]
+    {
+        let place = Place::new(&["a", "b", "c", "s", "blank"]);
+        place.ok("zpool create tank mirror a b");
+        place.ok("zpool create other c spare s");
+        place.ok("zpool export other");
+        let _server = is_served.then(|| place.server("tank"));
+        let [b, copy] = ["b", "copy"].map(|name| place.path().join(name));
+        for (other, why) in OTHERS {
+            place.ok_here(&format!("zpool {out} tank b"));
+            std::fs::copy(place.path().join(other), &copy).unwrap();
+            // The one that it is a copy of is newer.
+            place.ok_here("zfs set org.zinc:after=copy tank");
+            place.put_away("b");
+            std::fs::rename(&copy, &b).unwrap();
+            let before = std::fs::read(&b).unwrap();
+            let text = place.ok_here(&format!("zpool {again} tank b"));
+            if again == "online" {
+                let warning = "warning: device 'b' onlined, but remains in faulted state\n";
+                has(&text, &[warning, why, "use 'zpool replace' "]);
+            }
+            let row = state(&place, "b");
+            assert!(row.starts_with("UNAVAIL"), "{other}: {row}");
+            assert!(!is_served || row.contains("/b is not used: it "), "{other}: {row}");
+            assert!(std::fs::read(&b).unwrap() == before, "{other}: what is there stays");
+            place.put_back("b");
+            match is_served {
+                true => until("it is used", || state(&place, "b").starts_with("ONLINE")),
+                false => drop(place.ok_here("zfs set atime=off tank")),
+            }
+            let status = place.ok_here("zpool status tank");
+            assert!(status.contains(" state: ONLINE"), "{other}: {status}");
+        }
+    }
+}
+
 /// As in OpenZFS: a cache device may be taken out, and a spare may not.
 #[test]
 fn a_cache_device_is_taken_out_and_used_again() {

@@ -61,7 +61,8 @@ fn reopen_leaf(
 }
 
 /// Retries devices that are not in use. Absent devices, and devices with changes of their own, stay
-/// out of use. That an absent one failed is forgotten if it `forgives`: it only is not there.
+/// out of use. That an absent one failed is forgotten if it `forgives`: it only is not there, or
+/// another is in its place.
 fn retry_unused(
     pool: &LivePool,
     source: &dyn DeviceSource,
@@ -72,8 +73,8 @@ fn retry_unused(
         for guid in pool.leaves_away().into_iter().filter(is_meant) {
             // The pool's status shows the result, so it is not reported here.
             let done = reopen_leaf(pool, guid, OwnChanges::Keep, source);
-            if forgives && matches!(done, Err(pool::Error::Device { .. })) {
-                let _ = pool.count_as_missing(guid);
+            if let (true, Err(why)) = (forgives, &done) {
+                let _ = pool.count_as_missing(guid, why);
             }
         }
     });
@@ -84,8 +85,8 @@ fn retry_unused(
 pub enum Onlined {
     /// It is used.
     Used,
-    /// It is not taken out any more, and cannot be opened, for this reason: it is used when it is
-    /// there.
+    /// It is not taken out any more, and cannot be opened, or is another one, for this reason: it
+    /// is used when it is there.
     Waits(String),
 }
 
@@ -141,8 +142,8 @@ impl DeviceNames<'_> {
 
     /// Uses a device again, by its name in the pool, or the path of one of the pool's devices that
     /// was moved; also a cache device. The space by which it has grown is used if `expands`, or the
-    /// pool's `autoexpand`, is set. One that cannot be opened is not taken out any more all the
-    /// same, as in OpenZFS.
+    /// pool's `autoexpand`, is set. One that cannot be opened, or in whose place another is, is
+    /// not taken out any more all the same, as in OpenZFS.
     ///
     /// # Errors
     /// As for [`Self::device`]; or what is there cannot be used.
@@ -160,12 +161,9 @@ impl DeviceNames<'_> {
             }
             _ => {
                 let guid = self.device(&seen, name)?;
-                match reopen_leaf(pool, guid, OwnChanges::GiveUp, self.source) {
-                    Err(pool::Error::Device { cause, .. }) => {
-                        pool.count_as_missing(guid)?;
-                        return Ok(Onlined::Waits(cause.to_string()));
-                    }
-                    done => done?,
+                if let Err(e) = reopen_leaf(pool, guid, OwnChanges::GiveUp, self.source) {
+                    let why = pool.count_as_missing(guid, &e)?;
+                    return why.map(Onlined::Waits).ok_or_else(|| e.into());
                 }
                 guid
             }
