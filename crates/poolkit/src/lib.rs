@@ -88,6 +88,8 @@ pub enum Shape {
     MirrorAndLogs,
     /// The same beside raidz1.
     Raidz1AndLogs,
+    /// One parity over three disks, twice, and a mirror for tables of deduplication.
+    Raidz1sAndDedup,
 }
 
 /// The usual ones.
@@ -116,6 +118,7 @@ impl Shape {
             Self::Special => 4,
             Self::Raidz2 | Self::Draid1 | Self::Draid3 => 5,
             Self::Raidz3 => 7,
+            Self::Raidz1sAndDedup => 8,
             Self::Draid2 => 9,
         }
     }
@@ -139,7 +142,7 @@ impl Shape {
         match self {
             Self::Disk | Self::DiskAndLog | Self::DiskAndLogs | Self::Disks3 | Self::Special => 0,
             Self::Mirror | Self::Raidz1 | Self::MirrorAndLogs | Self::Raidz1AndLogs => 1,
-            Self::Draid1 => 1,
+            Self::Draid1 | Self::Raidz1sAndDedup => 1,
             Self::Raidz2 | Self::Mirror3 | Self::Draid2 => 2,
             Self::Raidz3 | Self::Draid3 => 3,
         }
@@ -152,15 +155,18 @@ impl Shape {
         let logs = leaves.split_off(self.data_devices());
         let logs = if logs.len() > 1 { vec![VdevSpec::Mirror(logs)] } else { logs };
         let special = match self {
-            Self::Special => vec![VdevSpec::Mirror(leaves.split_off(2))],
-            _ => Vec::new(),
+            Self::Special => Some((SpaceClass::Special, leaves.split_off(2))),
+            Self::Raidz1sAndDedup => Some((SpaceClass::Dedup, leaves.split_off(6))),
+            _ => None,
         };
-        let data = match self.group(leaves) {
-            Ok(one) => vec![one],
-            Err(leaves) => leaves,
+        let data = if self == Self::Raidz1sAndDedup {
+            let second = leaves.split_off(3);
+            [leaves, second].map(|children| VdevSpec::Raidz { nparity: 1, children }).into()
+        } else {
+            self.group(leaves).map_or_else(|leaves| leaves, |one| vec![one])
         };
         let data = data.into_iter().map(top);
-        let special = special.into_iter().map(of(SpaceClass::Special));
+        let special = special.map(|(class, sides)| of(class)(VdevSpec::Mirror(sides)));
         data.chain(special).chain(logs.into_iter().map(of(SpaceClass::Log))).collect()
     }
 

@@ -1,30 +1,40 @@
 //! Leaves get into trouble while leaves come and go: taken out and used again, replaced, attached
-//! and detached, relieved by spares, removed with their vdev; while a raidz gets wider, everything
-//! is scrubbed, or free space is given back. In every layout, also those that can do without no
-//! leaf, whose leaves are only slow.
+//! and detached, relieved by spares, removed with their vdev, split off; while a raidz gets wider,
+//! everything is scrubbed, free space is given back, or a checkpoint is kept. In every layout, also
+//! those that can do without no leaf, whose leaves are only slow.
 //!
 //! A round is within the redundancy: each top-level vdev has no more victims than it can do
 //! without, and what is done is done with them. What comes in the place of a victim may get into
 //! trouble itself.
 
 use super::*;
+use engine::inside::device::Device;
 use engine::inside::ondisk::config::{VdevConfig, VdevKind};
 use engine::live::{Devices, NewTop, OfflineMode, ResilverKind, SpaceClass};
-use engine::pools::LeafWork;
+use engine::pools::{CheckpointState, LeafWork};
 use std::collections::BTreeMap;
 
 const LONG: Duration = Duration::from_mins(60);
 
 /// Seeds of the short form: each layout comes once, half of them a day.
-const SEEDS: std::ops::Range<u64> = 500..513;
+const SEEDS: std::ops::Range<u64> = 500..514;
 
 /// Seeds that found something. 5001, 5014, 5059, 5073: a sequential rebuild blamed leaves for what
 /// another one had answered. 5070: a new side was blamed for what it lacked when the pool was
 /// opened. 5075: a bit was wrong behind the end of a block, and raidz2 without one leaf blamed a
-/// healthy one. 8120: a spare in use lost its labels, and is given back then.
-const FOUND: [u64; 7] = [5001, 5014, 5059, 5070, 5073, 5075, 8120];
+/// healthy one. 8120: a spare in use lost its labels, and is given back then. When they did, there
+/// were no checkpoints and splits, so they are run without.
+const FOUND: [(u64, Shape); 7] = [
+    (5001, Shape::Draid3),
+    (5014, Shape::Draid3),
+    (5059, Shape::Mirror),
+    (5070, Shape::Disk),
+    (5073, Shape::Mirror3),
+    (5075, Shape::Raidz2),
+    (8120, Shape::Draid2),
+];
 
-const ALL: [Shape; 13] = [
+const ALL: [Shape; 14] = [
     Shape::Disk,
     Shape::Disks3,
     Shape::Mirror,
@@ -38,6 +48,7 @@ const ALL: [Shape; 13] = [
     Shape::Special,
     Shape::MirrorAndLogs,
     Shape::Raidz1AndLogs,
+    Shape::Raidz1sAndDedup,
 ];
 
 /// Devices of a raidz at most.
@@ -66,10 +77,14 @@ enum Change {
     Scrub,
     /// Its free space is given back.
     Trim,
+    /// The pool has a checkpoint for the rest of the round.
+    Checkpoint,
+    /// It becomes a pool of its own, with a side of each other mirror.
+    Split,
 }
 
 impl Change {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Offline,
         Self::Replace,
         Self::Rebuild,
@@ -80,6 +95,8 @@ impl Change {
         Self::Widen,
         Self::Scrub,
         Self::Trim,
+        Self::Checkpoint,
+        Self::Split,
     ];
 }
 
@@ -111,12 +128,13 @@ fn number(path: Option<&str>) -> Option<usize> {
 
 /// The leaves, by top-level vdev. Each is one of its own, for a round begins and ends with neither
 /// replacements nor spares.
-fn members(pool: &LivePool) -> Vec<Vec<Member>> {
+fn members(pool: &LivePool, is_kept: bool) -> Vec<Vec<Member>> {
     let root = pool.look().unwrap().config().vdev_tree.clone();
     let is_there = |top: &&VdevConfig| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
     let tops: Vec<_> = root.children.iter().filter(is_there).collect();
     let is_plain = |top: &&&VdevConfig| !top.is_log && top.kind.is_leaf();
     let plain = tops.iter().filter(is_plain).count();
+    let is_split = tops.iter().all(|top| top.is_log || top.kind == VdevKind::Mirror);
     let mut out = Vec::new();
     for top in tops {
         let sides = top.children.len();
@@ -139,6 +157,12 @@ fn members(pool: &LivePool) -> Vec<Vec<Member>> {
         if top.kind.is_leaf() && plain > 1 {
             changes.push(Change::Remove);
         }
+        if !is_kept {
+            changes.push(Change::Checkpoint);
+        }
+        if !is_kept && is_split && !top.is_log {
+            changes.push(Change::Split);
+        }
         let leaves = top.walk().filter(|v| v.kind.is_leaf());
         // A distributed spare that stays for good has no device.
         let member = |leaf: &VdevConfig| {
@@ -153,9 +177,9 @@ fn members(pool: &LivePool) -> Vec<Vec<Member>> {
 
 /// As many leaves of each vdev as it can do without, or fewer; one of a vdev that can do without
 /// none.
-fn chosen(pool: &LivePool, rng: &mut Rng) -> Vec<Member> {
+fn chosen(groups: Vec<Vec<Member>>, rng: &mut Rng) -> Vec<Member> {
     let mut out = Vec::new();
-    for mut group in members(pool) {
+    for mut group in groups {
         let most = group[0].redundancy.max(1) as u64;
         for _ in 0..rng.below(most + 1) {
             out.push(group.swap_remove(rng.below(group.len() as u64) as usize));
@@ -218,6 +242,14 @@ fn be_honest_while_rows_move(plans: &mut [Plan]) {
     }
 }
 
+/// What is split off has no redundancy, and what stays may have none: nothing else is wrong then.
+fn be_alone_when_split(plans: &mut Vec<Plan>) {
+    if let Some(at) = plans.iter().position(|plan| plan.change == Some(Change::Split)) {
+        let plan = plans.swap_remove(at);
+        *plans = vec![Plan { trouble: None, ..plan }];
+    }
+}
+
 /// The vdevs with a leaf that may have answered wrongly while another was filled in the order of
 /// the disk: nothing is verified then, and what was answered is copied. What a distributed spare
 /// has is on all leaves.
@@ -239,7 +271,7 @@ fn guilty(pool: &LivePool, plans: &[Plan]) -> Vec<usize> {
     let new = plans.iter().filter(|plan| is_rebuilt(plan) && rebuilt.contains(&plan.member.top));
     let new = new.filter_map(|plan| plan.new.map(|(device, _)| device));
     let tops = [to_widen(plans), filled_unseen(plans, is_spared)].concat();
-    let members = members(pool).into_iter().flatten();
+    let members = members(pool, true).into_iter().flatten();
     let moved = members.filter(|m| tops.contains(&m.top)).map(|m| m.device);
     plans.iter().flat_map(Plan::guilty).chain(new).chain(moved).collect()
 }
@@ -254,10 +286,12 @@ struct Campaign {
     rng: Rng,
     tally: Tally,
     counts: Counts,
+    /// The changes are those that there were when its seed found something.
+    is_kept: bool,
 }
 
 impl Campaign {
-    fn new(rt: &Rt, seed: u64, shape: Shape, steps: &RandomSteps) -> Self {
+    fn new(rt: &Rt, seed: u64, (shape, is_kept): (Shape, bool), steps: &RandomSteps) -> Self {
         let (bench, leaves) = bench(rt, seed, shape);
         let mut run = Run::new(seed, bench).following(steps);
         run.weight_max = 1 << 20;
@@ -265,7 +299,7 @@ impl Campaign {
         // What has none is as it was read when it is copied in the order of a disk.
         run.has_checksums = true;
         let (rng, tally, counts) = (Rng::new(seed), Tally::default(), Counts::new());
-        let mut out = Self { run, leaves, rng, tally, counts };
+        let mut out = Self { run, leaves, rng, tally, counts, is_kept };
         out.add_spare();
         (0..30).for_each(|_| out.run.step());
         // Every other pool is held, as a server's is; crashes take that away.
@@ -280,6 +314,47 @@ impl Campaign {
         let new = self.run.bench.extra();
         let devices = [(format!("mem{new}"), self.run.bench.write_ref(new))];
         (new, devices.into_iter().collect())
+    }
+
+    /// The number of the device of a leaf.
+    fn device_of(&self, leaf: u64) -> usize {
+        let root = self.run.pool().look().unwrap().config().vdev_tree.clone();
+        root.find(leaf).and_then(|leaf| number(leaf.path.as_deref())).expect("its device")
+    }
+
+    /// A side of each mirror becomes a pool, which has everything. Its devices are taken away.
+    fn split(&self, side: u64) -> Result<(), String> {
+        let pool = self.run.pool();
+        let sides = pool.sides_to_split(&[side]).map_err(|e| e.to_string())?;
+        let devices: Vec<usize> = sides.iter().map(|side| self.device_of(*side)).collect();
+        // The name is that of the model.
+        let new = pool.split("tank", &sides).map_err(|e| e.to_string())?;
+        new.export().map_err(|e| e.to_string())?;
+        let mut bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
+        let split = devices.iter().map(|n| &self.run.bench.devices[*n]);
+        bench.devices = split.clone().map(|device| Arc::new(device.fork())).collect();
+        bench.check(&bench.open()).unwrap_or_else(|e| panic!("split off: {e}"));
+        Run::compare(&bench, &self.run.model).unwrap_or_else(|e| panic!("split off: {e}"));
+        for device in split {
+            let labels = vec![0; 512 << 10];
+            device.put(0, &labels);
+            device.put(device.size() - labels.len() as u64, &labels);
+        }
+        Ok(())
+    }
+
+    /// Each mirror has as many sides again as before a split.
+    fn attach_sides(&mut self, case: &str) {
+        let root = self.run.pool().look().unwrap().config().vdev_tree.clone();
+        let split = root.children.iter().filter(|top| !top.is_log && top.kind != VdevKind::Hole);
+        for top in split {
+            let (new, _) = self.device();
+            let (spec, device) = (self.run.bench.leaf(new), self.run.bench.write_ref(new));
+            let side = top.walk().find(|v| v.kind.is_leaf()).expect("a side").guid;
+            let attached = self.run.pool().attach(side, &spec, device);
+            attached.unwrap_or_else(|e| panic!("{case}: {e}"));
+            self.run.pool().wait_for_scan().unwrap_or_else(|e| panic!("{case}: {e}"));
+        }
     }
 
     fn add_spare(&mut self) {
@@ -304,8 +379,12 @@ impl Campaign {
             })
             .map(|()| Some(new));
         }
+        if change == Change::Split {
+            return self.split(guid).map(|()| None);
+        }
         let pool = self.run.pool();
         match change {
+            Change::Checkpoint => in_words(pool.checkpoint())?,
             Change::Offline => in_words(pool.offline_leaf(guid, OfflineMode::Offline))?,
             Change::Remove => in_words(pool.remove_top(plan.member.top))?,
             Change::Scrub => in_words(pool.scrub())?,
@@ -346,10 +425,11 @@ impl Campaign {
     fn round(&mut self, case: &str) {
         let rt = Rt::current();
         let steps = 20 + self.rng.below(30);
-        let members = chosen(self.run.pool(), &mut self.rng);
+        let members = chosen(members(self.run.pool(), self.is_kept), &mut self.rng);
         let plan = |member| Plan::of(member, &mut self.rng, steps);
         let mut plans: Vec<Plan> = members.into_iter().map(plan).collect();
         be_honest_while_rows_move(&mut plans);
+        be_alone_when_split(&mut plans);
         let planned: Vec<_> =
             plans.iter().map(|p| (p.member.device, p.trouble, p.change, p.at)).collect();
         let case = format!("{case} {planned:?}");
@@ -394,6 +474,7 @@ impl Campaign {
     fn heal(&self, plans: &[Plan], case: &str) {
         let pool = self.run.pool();
         blame_devices(pool, &guilty(pool, plans), case);
+        discard_checkpoint(pool, case);
         use_all(&self.run, case);
         // A resilver may have ended while a device did not take what it brought.
         let _ = pool.wait_for_scan();
@@ -429,7 +510,7 @@ impl Campaign {
             };
             match plan.change {
                 Some(Change::Attach) if parent(self.run.pool()) == Some(VdevKind::Mirror) => {
-                    let sides = members(self.run.pool());
+                    let sides = members(self.run.pool(), true);
                     let own = sides.iter().find(|g| g.iter().any(|m| m.guid == plan.member.guid));
                     // A crash may have undone it.
                     if own
@@ -443,6 +524,7 @@ impl Campaign {
                     let gone = self.run.pool().detach(plan.member.guid);
                     gone.unwrap_or_else(|e| panic!("{case}: {e}"));
                 }
+                Some(Change::Split) => self.attach_sides(case),
                 Some(Change::Remove) if is_emptied(self.run.pool()) => {
                     let (new, devices) = self.device();
                     let spec = self.run.bench.leaf(new);
@@ -489,6 +571,17 @@ fn use_all(run: &Run, case: &str) {
             let is_gone = pool.look().unwrap().config().vdev_tree.find(guid).is_none();
             assert!(is_gone, "{case}: device {n}: {e}");
         }
+    }
+}
+
+/// The pool has none any more: vdevs stay what they are as long as it has one.
+fn discard_checkpoint(pool: &LivePool, case: &str) {
+    let state = || pool.look().unwrap().checkpoint_state();
+    if state() == CheckpointState::Exists {
+        pool.discard_checkpoint().unwrap_or_else(|e| panic!("{case}: {e}"));
+    }
+    while state() != CheckpointState::None {
+        pool.sync().unwrap_or_else(|e| panic!("{case}: {e}"));
     }
 }
 
@@ -541,10 +634,10 @@ fn is_well(pool: &LivePool, case: &str) {
 }
 
 /// A run of a seed, judged in the end, with OpenZFS too where that is wanted.
-fn judge(seed: u64, steps: &RandomSteps, zdb: bool) -> (Tally, Counts) {
-    let shape = ALL[(seed % ALL.len() as u64) as usize];
+fn judge(seed: u64, found: Option<Shape>, steps: &RandomSteps, zdb: bool) -> (Tally, Counts) {
+    let shape = found.unwrap_or(ALL[(seed % ALL.len() as u64) as usize]);
     let (mut bench, model, tally, counts) = Rt::simulate(seed, |rt| {
-        let mut campaign = Campaign::new(rt, seed, shape, steps);
+        let mut campaign = Campaign::new(rt, seed, (shape, found.is_some()), steps);
         for n in 0..ROUNDS {
             campaign.round(&format!("seed {seed}, {shape:?}, round {n}:"));
         }
@@ -569,9 +662,9 @@ fn judge(seed: u64, steps: &RandomSteps, zdb: bool) -> (Tally, Counts) {
 }
 
 /// The same for a scenario, which is made shorter when it fails.
-fn judge_steps(seed: u64, zdb: bool) -> (Tally, Counts) {
+fn judge_steps(seed: u64, found: Option<Shape>, zdb: bool) -> (Tally, Counts) {
     let total = Cell::new((Tally::default(), Counts::new()));
-    scenario(seed, |steps| total.set(judge(seed, steps, zdb)));
+    scenario(seed, |steps| total.set(judge(seed, found, steps, zdb)));
     total.into_inner()
 }
 
@@ -588,7 +681,7 @@ fn nothing_is_lost_while_leaves_come_and_go() {
     let seeds = only.map_or_else(|| testkit::range_of_today(2, SEEDS).collect(), |n: u64| vec![n]);
     let (mut hits, mut counts) = (0, Counts::new());
     for seed in seeds {
-        let (tally, done) = judge_steps(seed, seed % 4 == 0 || only.is_some());
+        let (tally, done) = judge_steps(seed, None, seed % 4 == 0 || only.is_some());
         hits += tally.hits;
         add(&mut counts, done);
     }
@@ -599,8 +692,8 @@ fn nothing_is_lost_while_leaves_come_and_go() {
 
 #[test]
 fn what_was_found_once_while_leaves_come_and_go_is_not_there_again() {
-    for seed in FOUND {
-        judge_steps(seed, false);
+    for (seed, shape) in FOUND {
+        judge_steps(seed, Some(shape), false);
     }
 }
 
@@ -613,7 +706,7 @@ fn nothing_is_lost_in_many_seeds_while_leaves_come_and_go() {
     let mut counts = Counts::new();
     let mut failed = Vec::new();
     for seed in first..first + count {
-        let run = || judge_steps(seed, seed.is_multiple_of(8)).1;
+        let run = || judge_steps(seed, None, seed.is_multiple_of(8)).1;
         match std::panic::catch_unwind(run) {
             Ok(done) => add(&mut counts, done),
             Err(_) => failed.push(seed),
