@@ -1,6 +1,7 @@
 //! What is known of a pool and its devices besides what it holds: a resilver in the middle of its
-//! walk, a device in doubt, one that was marked as failed, free space that is overwritten in part,
-//! a checkpoint. The kernel sees what we leave and goes on with it, and we with what it leaves.
+//! walk, a device in doubt, one that was marked as failed, cache devices that are out of use, free
+//! space that is overwritten in part, a checkpoint. The kernel sees what we leave and goes on with
+//! it, and we with what it leaves.
 
 use super::handover::{LONG, Work, filled, judge, overwrite, saved};
 use super::random::{Bench, add_large};
@@ -93,9 +94,17 @@ fn resilver(dir: &Path) -> (Bench, PathBuf) {
     saved(bench, dir.join("resilver"))
 }
 
-/// All of the second side was overwritten, which a scrub made good: too many blocks were wrong.
-fn doubt(dir: &Path) -> ((Bench, PathBuf), u64) {
-    let run = filled(6001, Shape::Mirror, DEVICE_BYTES, "state-doubt");
+/// All of the second side was overwritten, which a scrub made good: too many blocks were wrong. Of
+/// two cache devices the first is out of use. With it the guids of the side and of these.
+fn doubt(dir: &Path) -> ((Bench, PathBuf), [u64; 3]) {
+    let mut run = filled(6001, Shape::Mirror, DEVICE_BYTES, "state-doubt");
+    let new = [run.bench.extra(), run.bench.extra()];
+    let devices: Devices =
+        new.iter().map(|n| (format!("mem{n}"), run.bench.write_ref(*n))).collect();
+    run.pool().add_aux(&[], &new.map(|n| run.bench.leaf(n)), &devices).unwrap();
+    let caches = run.pool().look().unwrap().l2cache().to_vec();
+    let [out, used] = [0, 1].map(|n| caches[n].guid);
+    run.pool().offline_cache(out, OfflineMode::Offline).unwrap();
     overwrite(&run.bench, 1);
     run.pool().scrub().unwrap();
     run.pool().wait_for_scan().unwrap();
@@ -103,7 +112,7 @@ fn doubt(dir: &Path) -> ((Bench, PathBuf), u64) {
     let side = guid(run.pool().view(), 1);
     let (bench, _) = run.finish();
     assert_eq!(standing(&bench, 1), (VdevState::Degraded, Reason::TooManyErrors));
-    (saved(bench, dir.join("doubt")), side)
+    (saved(bench, dir.join("doubt")), [side, out, used])
 }
 
 /// The free space of the first disk is overwritten in part, and that is suspended. With it the
@@ -163,6 +172,11 @@ zpool import -N -d /dev --rewind-to-checkpoint state-checkpoint || exit 1
 
 zpool status state-doubt
 zpool status state-doubt | grep -q 'DEGRADED .*too many errors' || bad 'doubt is forgotten'
+cache() { zpool status state-doubt | sed -n '/^[[:space:]]*cache/,/^errors/p' | grep -cw $1; }
+test $(cache OFFLINE) = 1 || bad 'the first cache device is used'
+test $(cache ONLINE) = 1 || bad 'the second cache device is not used'
+zpool online state-doubt $OUT || bad 'the first cache device is not used again'
+test $(cache ONLINE) = 2 || bad 'the first cache device is not used again'
 zpool clear state-doubt
 zpool status state-doubt | grep -q ' DEGRADED ' && bad 'doubt stays'
 
@@ -184,6 +198,7 @@ done
 
 # Now the kernel leaves something.
 zpool offline -f state-doubt $SIDE || bad 'not marked'
+zpool offline state-doubt $USED || bad 'the second cache device is used'
 zpool status state-doubt | grep -q 'FAULTED .*external device fault' || bad 'not marked'
 zpool initialize state-initialize $SECOND || bad 'not begun'
 zpool initialize -s state-initialize $SECOND || bad 'not suspended'
@@ -198,10 +213,14 @@ exit $fail
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn what_is_known_of_a_pool_is_handed_over_both_ways() {
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
-    let (doubt, side) = doubt(dir.path());
+    let (doubt, [side, out, used]) = doubt(dir.path());
     let (overwritten, disks) = overwritten(dir.path());
     let made = vec![resilver(dir.path()), doubt, overwritten, checkpointed(dir.path())];
     let progress = |pool: &Pool| pool.leaf_progress(disks[1], LeafWork::Initialize).unwrap().state;
+    let are_out = |bench: &Bench| {
+        let caches = bench.open().l2cache().to_vec();
+        [out, used].map(|guid| caches.iter().any(|cache| cache.guid == guid && cache.offline))
+    };
     let left = |bench: &Bench| match &*bench.pool {
         "state-resilver" => {
             let tree = bench.open().vdevs();
@@ -209,6 +228,7 @@ fn what_is_known_of_a_pool_is_handed_over_both_ways() {
         }
         "state-doubt" => {
             assert_eq!(standing(bench, 1), (VdevState::Faulted, Reason::External));
+            assert_eq!(are_out(bench), [false, true]);
         }
         "state-initialize" => assert_eq!(progress(&bench.open()), WorkState::Suspended),
         _ => assert_eq!(bench.open().checkpoint_state(), CheckpointState::Exists),
@@ -229,14 +249,21 @@ fn what_is_known_of_a_pool_is_handed_over_both_ways() {
         "state-checkpoint" => {
             assert_eq!(bench.open().checkpoint_state(), CheckpointState::None);
         }
-        // It stays so until it is cleared.
+        // It stays so until it is cleared, or used again.
         "state-doubt" => {
             assert_eq!(standing(bench, 1), (VdevState::Faulted, Reason::External));
+            assert_eq!(are_out(bench), [false, true]);
         }
         _ => {}
     };
     let work = Work { describe, left: &left, finish: &finish, finished: &finished };
-    let names = [("$FIRST", disks[0]), ("$SECOND", disks[1]), ("$SIDE", side)];
+    let names = [
+        ("$FIRST", disks[0]),
+        ("$SECOND", disks[1]),
+        ("$SIDE", side),
+        ("$OUT", out),
+        ("$USED", used),
+    ];
     let named = |script: String, (name, guid): (&str, u64)| script.replace(name, &guid.to_string());
     judge(made, dir, &names.into_iter().fold(GO_ON.to_owned(), named), &work);
 }
