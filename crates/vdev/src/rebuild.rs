@@ -242,6 +242,7 @@ impl VdevTree {
         let counts = judging.counts && !req.speculative && complete == Some(true);
         for h in pieces.iter().filter(|_| counts) {
             h.piece.node.health.read_wrong();
+            self.suspect_children(h);
         }
         let kind = match complete {
             Some(true) => ErrorKind::Checksum { tried },
@@ -249,6 +250,24 @@ impl VdevTree {
             None => ErrorKind::OutOfMemory,
         };
         self.failed(req, kind, faults)
+    }
+
+    /// Some children of a vdev with parity delivered wrong bytes of a block, and nothing says which.
+    /// As in OpenZFS, each one counts an error for each column that it delivered; not one that could
+    /// not be read, or lacks the block.
+    fn suspect_children(&self, h: &PieceData<'_>) {
+        for (stripe, cells) in h.piece.map.stripes.iter().zip(&h.cells) {
+            let columns = stripe.columns.iter().zip(cells).filter(|_| stripe.nparity > 0);
+            let delivered = |cell: &Cell| {
+                cell.copies.iter().any(|copy| !copy.source.stale && copy.data().is_some())
+            };
+            for (column, _) in columns.filter(|(_, cell)| delivered(cell)) {
+                let child = h.piece.node.children.get(column.child);
+                if let Some(node) = child.and_then(|index| self.nodes.get(*index)) {
+                    node.health.read_wrong();
+                }
+            }
+        }
     }
 
     /// The block that was found in what was read, and the devices that delivered something else.

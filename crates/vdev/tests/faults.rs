@@ -151,9 +151,11 @@ fn lose_everything(
             s.columns.iter().filter(hit).count()
         };
         let covered = map.stripes.iter().all(|s| per_stripe(s) <= nparity);
-        let r = read(&bench.tree(&set), (0, at), birth, block, Scope::Data);
+        let tree = bench.tree(&set);
+        let r = read(&tree, (0, at), birth, block, Scope::Data);
         assert_eq!(r.data.is_ok(), covered, "missing {set:?}");
         assert!(!covered || r.faults.is_empty());
+        assert!(tree.walk().all(|node| node.checksum_errors() == 0), "missing {set:?}");
         let mut hit = Vec::new();
         for c in map.stripes.iter().flat_map(|s| &s.columns).filter(|c| c.size > 0) {
             let guid = c.child as u64 + 1;
@@ -177,6 +179,13 @@ fn lose_everything(
                 assert!(!covered);
                 assert!(matches!(e.kind, ErrorKind::Checksum { .. }), "{e}");
                 assert_eq!(blamed(&BlockResultOf(r.faults)), [50], "only the vdev is to blame");
+                // All that delivered a column are suspects, in each of the two reads.
+                let columns = map.stripes.iter().flat_map(|s| &s.columns);
+                let mut counts = vec![0; width as usize];
+                columns.filter(|c| c.size + c.pad > 0).for_each(|c| counts[c.child] += 2);
+                let leaves: Vec<u64> = tree.leaves().map(|l| l.checksum_errors()).collect();
+                assert_eq!(leaves, counts, "wrong {set:?}");
+                assert_eq!(tree.tops().next().unwrap().node().checksum_errors(), 2);
             }
         }
     }
