@@ -8,16 +8,20 @@ use engine::inside::device::Device;
 use engine::inside::ondisk::errlog::Zbookmark;
 use engine::inside::vdev::Txgs;
 
-/// Much of each side is overwritten, never the same on all.
-fn damage(run: &Run) {
-    let mut rng = Rng::new(1);
+/// Much of the devices is overwritten, each time of the one that is `chosen`.
+fn overwrite(run: &Run, mut chosen: impl FnMut() -> usize) {
     let noise: Vec<u8> = (0..64 << 10).map(|n| (n % 251) as u8).collect();
     let mut at = 4 << 20;
     while at < run.bench.devices[0].size() - (1 << 20) {
-        let n = rng.below(run.bench.devices.len() as u64) as usize;
-        run.bench.devices[n].write(at, &noise).unwrap();
+        run.bench.devices[chosen()].write(at, &noise).unwrap();
         at += 192 << 10;
     }
+}
+
+/// Much of each side is overwritten, never the same on all.
+fn damage(run: &Run) {
+    let mut rng = Rng::new(1);
+    overwrite(run, || rng.below(run.bench.devices.len() as u64) as usize);
 }
 
 /// A run whose data all have checksums: what is damaged is found.
@@ -219,6 +223,58 @@ fn a_paused_scrub_is_ended_by_what_brings_leaves_what_they_missed() {
         assert_eq!(setups(&run.pool().look().unwrap()), before + 1, "it begins anew");
         let (bench, model) = run.finish();
         holds(&bench, &model);
+    });
+}
+
+/// Holds a scrub up when it has repaired this many bytes; how many it has, unless it has ended.
+fn hold_up_behind(pool: &LivePool, bytes: u64) -> Option<u64> {
+    while pool.scan().is_none_or(|now| now.processed < bytes) {
+        if !pool.is_scanning() {
+            return None;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    set(pool, "zfs_scan_suspend_progress=1");
+    // It ends its piece.
+    std::thread::sleep(Duration::from_millis(100));
+    let held_up = pool.scan().filter(|now| now.function() == Function::Scrub);
+    held_up.map(|now| now.processed)
+}
+
+/// A resilver ends a scrub. That begins anew, does not find again what it repaired, and says all
+/// the same what it repaired in all.
+#[test]
+fn a_scrub_that_a_resilver_ends_says_what_it_repaired_in_all() {
+    scenario(1870, |steps| {
+        let mut run = checked_run(steps, Shape::Mirror);
+        run.pool().sync().unwrap();
+        overwrite(&run, || 1);
+        run.pool().scrub().unwrap();
+        run.pool().wait_for_scan().unwrap();
+        let all = run.pool().view().scan_state().unwrap().unwrap().processed;
+        in_small_pieces(run.pool());
+        let repaired = loop {
+            overwrite(&run, || 1);
+            run.pool().scrub().unwrap();
+            match hold_up_behind(run.pool(), all / 2) {
+                Some(repaired) => break repaired,
+                None => set(run.pool(), "zfs_scan_suspend_progress=0"),
+            }
+            run.pool().wait_for_scan().unwrap();
+        };
+        run.pool().offline_leaf(guid(run.pool(), 1), OfflineMode::Offline).unwrap();
+        (0..4).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        online_leaf(run.pool(), &run.bench, 1);
+        set(run.pool(), "zfs_scan_suspend_progress=0");
+        run.pool().wait_for_scan().unwrap();
+        let done = run.pool().view().scan_state().unwrap().unwrap();
+        assert_eq!((done.function(), done.state()), (Function::Scrub, State::Finished));
+        assert!(repaired * 2 >= all && done.processed >= repaired, "{repaired} of {all}: {done:?}");
+        finds_nothing(run.pool(), "behind it");
+        run.pool().forget_errors(None).unwrap();
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
     });
 }
 

@@ -49,6 +49,9 @@ pub(super) struct ScanRequests {
     pub(super) scrub: bool,
     /// The scrub that is wanted is of what was born since the last one.
     pub(super) since_last: bool,
+    /// Bytes that the scrub that is wanted wrote before a resilver ended it. What is repaired is
+    /// not found again.
+    pub(super) repaired: u64,
     /// The scrub that runs is to stay as it is, until it is asked for again.
     pub(super) pause: bool,
     /// The pool is being closed.

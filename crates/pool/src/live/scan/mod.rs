@@ -6,7 +6,8 @@
 //! log of a leaf that is written to. A *scrub* verifies every copy of every block. Both are the
 //! same walk (`walk.rs`) with another choice of blocks, both write what is wrong on a device from
 //! what is right (`vdev::Heal`), and one runs at a time: a resilver goes first and ends a scrub,
-//! which begins anew behind it, unless it was paused. An error scrub ends when either begins.
+//! which begins anew behind it, unless it was paused, and says what it repaired in all. (OpenZFS
+//! cancels it, and the result is lost.) An error scrub ends when either begins.
 //!
 //! ```text
 //! wanted -> begins: which txgs, which leaves -> walk, in pieces -> flush -> one sync task:
@@ -152,6 +153,7 @@ impl Shared {
                     (false, false, true) => Function::Scrub,
                     _ => {
                         (state.now, state.activity) = (None, Activity::None);
+                        state.repaired = 0;
                         self.scans.changed.notify_all();
                         return;
                     }
@@ -282,7 +284,7 @@ impl Shared {
         self.scans.state.lock().now = Some(state);
         let mut walk = match rest {
             Some((_, rest)) => walk::Walk::of_rest(self, &state, &targets, rest),
-            None => walk::Walk::new(self, function, &targets, state.min_txg, state.max_txg),
+            None => walk::Walk::new(self, &state, &targets),
         };
         self.note_begun(&walk, &state);
         match is_resumed {
@@ -293,26 +295,8 @@ impl Shared {
         self.post_scan(function, if is_resumed { "resume" } else { "start" });
         let end = self.walk(&mut walk, &state)?;
         let is_done = end == End::Done;
-        if !is_done && function == Function::Resilver {
-            self.keep_resilver(&walk, state)?;
-        }
-        if !is_done && (function == Function::Resilver || self.txgs.why_stopped().is_some()) {
-            return Ok(end);
-        }
-        let (is_paused, is_kept, is_over) = {
-            let wanted = self.scans.state.lock();
-            (wanted.pause, wanted.pause || wanted.closing, wanted.resilver)
-        };
-        if !is_done && is_kept {
-            self.keep(walk, state)?;
-            if is_paused {
-                self.post_scan(function, "paused");
-            }
-            return Ok(end);
-        }
-        if !is_done && is_over {
-            return Ok(end);
-        }
+        let over = if is_done { Some(walk) } else { self.keep_interrupted(walk, state)? };
+        let Some(walk) = over else { return Ok(end) };
         let outcome = walk.outcome;
         outcome.note(&mut state);
         state = kept::at_begin(state);
@@ -327,6 +311,38 @@ impl Shared {
         self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
         self.post_scan(function, if is_done { "finish" } else { "abort" });
         Ok(end)
+    }
+
+    /// Keeps a walk that was interrupted, or what it did, for the scan that goes on with it or
+    /// begins anew; `None`: there will be one.
+    fn keep_interrupted<'a>(
+        &self,
+        walk: walk::Walk<'a>,
+        state: ScanState,
+    ) -> Result<Option<walk::Walk<'a>>> {
+        let function = state.function();
+        if function == Function::Resilver {
+            self.keep_resilver(&walk, state)?;
+            return Ok(None);
+        }
+        if self.txgs.why_stopped().is_some() {
+            return Ok(None);
+        }
+        let (is_paused, is_kept, is_over) = {
+            let mut wanted = self.scans.state.lock();
+            if wanted.scrub {
+                wanted.repaired = walk.outcome.processed;
+            }
+            (wanted.pause, wanted.pause || wanted.closing, wanted.resilver)
+        };
+        if is_kept {
+            self.keep(walk, state)?;
+            if is_paused {
+                self.post_scan(function, "paused");
+            }
+            return Ok(None);
+        }
+        Ok((!is_over).then_some(walk))
     }
 
     /// What is shown of the pace of a scan begins here.
@@ -369,6 +385,9 @@ impl Shared {
             }
             _ => (since, self.txgs.last_synced().saturating_add(1)),
         };
+        if function == Function::Scrub {
+            state.processed = std::mem::take(&mut self.scans.state.lock().repaired);
+        }
         state.start_time = self.rt.wall().as_secs();
         state.to_examine = self.alloc.space_of_tops().values().map(|(_, used)| *used).sum();
         Some(kept::at_begin(state).with(function, State::Active))
@@ -778,7 +797,7 @@ impl LivePool {
             }
             return Err(self.shared.refused(NotRunning::Scrub));
         }
-        state.scrub = false;
+        (state.scrub, state.repaired) = (false, 0);
         self.interrupt_scrub(&mut state)
     }
 

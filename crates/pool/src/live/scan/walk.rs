@@ -133,12 +133,11 @@ impl<'a> Walk<'a> {
 
     pub(super) fn new(
         shared: &'a Shared,
-        function: Function,
+        state: &ScanState,
         targets: &BTreeMap<u64, Txgs>,
-        min: u64,
-        max: u64,
     ) -> Self {
-        let is_resilver = function == Function::Resilver;
+        let (min, max) = (state.min_txg, state.max_txg);
+        let is_resilver = state.function() == Function::Resilver;
         let heal = if is_resilver { Heal::Missed } else { Heal::All };
         let missed = is_resilver.then(|| {
             let mut all = Txgs::default();
@@ -147,7 +146,8 @@ impl<'a> Walk<'a> {
         });
         let mos = Set { object: 0, guid: 0, since: min, before: 0, resume: None };
         let left = VecDeque::from([mos]);
-        let (seen, outcome) = (BTreeSet::new(), Outcome::default());
+        let (seen, mut outcome) = (BTreeSet::new(), Outcome::default());
+        outcome.begin_at(state);
         let walked = WalkedSets::default();
         let kept = shared.rt.now();
         let collected = Arc::<Collected>::default();
@@ -189,8 +189,7 @@ impl<'a> Walk<'a> {
         targets: &BTreeMap<u64, Txgs>,
         rest: ScanRemainder,
     ) -> Self {
-        let (min, max) = (state.min_txg, state.max_txg);
-        let walk = Self::new(shared, state.function(), targets, min, max);
+        let walk = Self::new(shared, state, targets);
         let ScanRemainder { visited, walked, collected, settled } = rest;
         let Visited { left, seen, outcome } = visited;
         let written = Some(walk.kept);
@@ -227,9 +226,8 @@ impl<'a> Walk<'a> {
         kept: &SavedScan,
         targets: &BTreeMap<u64, Txgs>,
     ) -> Result<Self> {
-        let ScanState { min_txg: min, max_txg: max, bookmark, .. } = kept.state;
-        let mut walk = Self::new(shared, kept.state.function(), targets, min, max);
-        walk.outcome.begin_at(&kept.state);
+        let ScanState { min_txg: min, bookmark, .. } = kept.state;
+        let mut walk = Self::new(shared, &kept.state, targets);
         let is_again = kept.state.flags & ScanState::FLAG_VISIT_DS_AGAIN != 0;
         let resume = Some(behind(&bookmark)).filter(|_| !is_again).flatten();
         if bookmark.objset == 0 {
