@@ -28,6 +28,7 @@ mod histogram;
 mod memory;
 mod model;
 mod partition;
+mod silence;
 mod sim;
 mod source;
 mod stats;
@@ -121,6 +122,7 @@ pub use histogram::{
 pub use memory::{MemoryDevice, is_zero};
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};
+pub use silence::SilenceWatch;
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
 pub use source::{DeviceSource, LocalDevices, OpenPolicy};
 pub use stats::{LATENCY_CLASSES, Stats, StoreUsage};

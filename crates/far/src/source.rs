@@ -4,8 +4,8 @@ use crate::name::{Name, NameError};
 use crate::{disk, nbd};
 use device::gpt::Gpt;
 use device::{
-    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, OpenPolicy, RwPartition, Version,
-    WriteDevice, WriteDeviceRef,
+    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, OpenPolicy, RwPartition, SilenceWatch,
+    Version, WriteDevice, WriteDeviceRef,
 };
 use parking_lot::Mutex;
 use rt::Rt;
@@ -25,6 +25,8 @@ pub struct AnyDevices {
     slow: Mutex<Vec<(PathBuf, Duration)>>,
     /// Far leaves that did not answer when they were opened last, and when that was.
     silent: Mutex<HashMap<PathBuf, Duration>>,
+    /// What looks at the devices while they are used.
+    watch: Option<Arc<SilenceWatch>>,
 }
 
 /// A far leaf, and the number of a partition of it.
@@ -67,6 +69,12 @@ pub fn why_missing(path: &Path) -> Option<Error> {
 }
 
 impl AnyDevices {
+    /// The same, looked at while they are used.
+    #[must_use]
+    pub fn watched(watch: &Arc<SilenceWatch>) -> Self {
+        Self { watch: Some(Arc::clone(watch)), ..Self::default() }
+    }
+
     fn patiently<T: Send + 'static>(
         &self,
         name: &Name,
@@ -89,17 +97,8 @@ impl AnyDevices {
         }
         opened
     }
-}
 
-impl DeviceSource for AnyDevices {
-    fn list(&self, place: &Path, least: u64) -> io::Result<Vec<PathBuf>> {
-        match far(place) {
-            None => self.near.list(place, least),
-            Some(_) => Ok(vec![place.to_owned()]),
-        }
-    }
-
-    fn open(&self, path: &Path) -> Result<DeviceRef, Error> {
+    fn open_unwatched(&self, path: &Path) -> Result<DeviceRef, Error> {
         let Some(name) = far(path) else { return self.near.open(path) };
         let (name, number) = name.map_err(|e| no_name(path, e))?;
         let whole = self.patiently(&name, open_far)?;
@@ -111,7 +110,7 @@ impl DeviceSource for AnyDevices {
         }
     }
 
-    fn claim(&self, path: &Path) -> Result<WriteDeviceRef, Error> {
+    fn claim_unwatched(&self, path: &Path) -> Result<WriteDeviceRef, Error> {
         let Some(name) = far(path) else { return self.near.claim(path) };
         let (name, number) = name.map_err(|e| no_name(path, e))?;
         let key = PathBuf::from(name.as_str());
@@ -133,6 +132,27 @@ impl DeviceSource for AnyDevices {
             }
             None => Err(Error::open(ErrorKind::Gone, &Arc::from(path.to_string_lossy()))),
         }
+    }
+}
+
+impl DeviceSource for AnyDevices {
+    fn list(&self, place: &Path, least: u64) -> io::Result<Vec<PathBuf>> {
+        match far(place) {
+            None => self.near.list(place, least),
+            Some(_) => Ok(vec![place.to_owned()]),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<DeviceRef, Error> {
+        let device = self.open_unwatched(path)?;
+        self.watch.iter().for_each(|watch| watch.add(&device));
+        Ok(device)
+    }
+
+    fn claim(&self, path: &Path) -> Result<WriteDeviceRef, Error> {
+        let device = self.claim_unwatched(path)?;
+        self.watch.iter().for_each(|watch| watch.add(&Arc::clone(&device).as_device()));
+        Ok(device)
     }
 
     fn version(&self, path: &Path) -> Option<Version> {

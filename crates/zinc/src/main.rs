@@ -58,6 +58,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 use views::called;
 
 /// If there is no more memory, the program prints a message and ends.
@@ -68,6 +69,9 @@ static ALLOCATOR: engine::process::Allocator = engine::process::Allocator::of("z
 const STACK: usize = 8 << 20;
 /// The name under which `mount -t fuse.zinc` runs the binary.
 const MOUNT_HELPER: &str = "mount.fuse.zinc";
+/// How often is looked whether devices answer, and how long one may be silent before that is said.
+const LOOK: Duration = Duration::from_secs(5);
+const SILENT: Duration = Duration::from_secs(10);
 /// Exit code of a Rust program that panicked.
 const PANICKED: u8 = 101;
 
@@ -130,6 +134,18 @@ fn run(session: &Session) -> ExitCode {
     ui::finish(session, code)
 }
 
+/// Says which devices do not answer: what waits for them cannot.
+fn say_silent(session: &Session) {
+    let began = Instant::now();
+    loop {
+        for (name, time) in session.process().silence.look(began.elapsed(), SILENT) {
+            let seconds = time.as_secs();
+            ui::note(session, &format!("warning: {name} has not answered for {seconds} seconds"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// The verb runs in a thread of its own, and the process ends with the first exit code that arrives
 /// here: that of the verb, or of what ends it at once ([`Session::end`]).
 fn main() -> ExitCode {
@@ -151,5 +167,11 @@ fn main() -> ExitCode {
         return Failure::from(e).about("cannot start a thread").report(&session);
     }
     // The session is alive, and with it the way to here.
+    if let Ok(code) = ended.recv_timeout(LOOK) {
+        return code;
+    }
+    // A thread of its own, for it may have to wait as well. Without one nothing is said.
+    let watcher = std::thread::Builder::new().name("silence".to_owned());
+    let _ = watcher.spawn(move || say_silent(&session));
     ended.recv().unwrap_or(ExitCode::FAILURE)
 }

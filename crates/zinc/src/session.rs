@@ -177,7 +177,7 @@ impl Session {
 
     /// A source of devices, of this machine and of others, for one task.
     pub fn devices(&self) -> Arc<dyn DeviceSource> {
-        Arc::new(AnyDevices::default())
+        Arc::new(AnyDevices::watched(&self.process.silence))
     }
 
     /// Looked at in loops that may take long.

@@ -27,7 +27,7 @@ mod uses;
 
 pub use device::{
     Device, DeviceRef, DeviceSource, Error as DeviceError, ErrorKind as DeviceErrorKind,
-    MemoryDevice, OpenPolicy, WriteDevice, WriteDeviceRef,
+    MemoryDevice, OpenPolicy, SilenceWatch, WriteDevice, WriteDeviceRef,
 };
 pub use far::{
     AnyDevices, Name as FarName, NameError as FarNameError, disk, is_bucket, is_far, price,

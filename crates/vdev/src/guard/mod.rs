@@ -45,7 +45,7 @@
 //! guard's makes them (`calls.rs`) while the caller waits for the answer or the deadline. A read of
 //! a thread that waits is submitted too, but only in a pool that is held: a hop to another
 //! thread costs more than a fast disk does, and a command that opened the pool for itself holds up
-//! no other.
+//! no other. It says which device it waits for (`device::SilenceWatch`).
 //!
 //! Locks, none of which is held over a call of the device or while another is taken: one around the
 //! requests that are out (`Watchdog`), one around each last answer (`LastAnswer`), one around the

@@ -4,6 +4,7 @@ use super::Session;
 use control::SilentServers;
 use control::sink::OutputState;
 use control::stream::Stream;
+use engine::devices::SilenceWatch;
 use engine::pools::NoWriters;
 use hostfs::users::Names;
 use imported::Warnings;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The state shared by all sessions of a process.
 pub struct Process {
@@ -25,6 +26,8 @@ pub struct Process {
     pub errors: OnceLock<io::Result<Stream>>,
     /// The servers that did not answer it.
     pub silent: SilentServers,
+    /// Finds the devices that do not answer it.
+    pub silence: Arc<SilenceWatch>,
     /// The locks it keeps until it ends.
     pub kept: KeptLocks,
     /// The warnings it has given.
@@ -54,6 +57,7 @@ impl Process {
             output: OutputState::default(),
             errors: OnceLock::new(),
             silent: SilentServers::default(),
+            silence: Arc::default(),
             kept: KeptLocks::default(),
             warned: Warnings::default(),
             names: Names::default(),
