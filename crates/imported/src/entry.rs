@@ -6,7 +6,7 @@
 use super::Cachefile;
 use engine::Candidate;
 use engine::config::{NvList, NvValue};
-use engine::config::{PoolConfig, VdevConfig, VdevKind};
+use engine::config::{PoolConfig, VdevConfig};
 use engine::pools::{EarlierState, ErrorCounts, FoundLeaf, ListedAs};
 use engine::spelling;
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,7 +320,7 @@ impl Known {
 
     /// Its devices.
     fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
-        let is_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
+        let is_device = |v: &&VdevConfig| v.kind.has_device();
         self.config.vdev_tree.walk().filter(is_device)
     }
 

@@ -93,6 +93,12 @@ impl VdevKind {
         )
     }
 
+    /// A vdev with a device of its own, a disk or a file.
+    #[must_use]
+    pub fn has_device(&self) -> bool {
+        matches!(self, Self::Disk | Self::File)
+    }
+
     /// The type as stored on disk.
     #[must_use]
     pub fn name(&self) -> &str {

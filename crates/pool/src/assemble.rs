@@ -306,7 +306,7 @@ impl Candidate {
                 out.push(MissingDevice { guid: top.guid, path: None, top: top.id, absence });
                 continue;
             }
-            let needed = |v: &&VdevConfig| v.kind.is_leaf() && is_device(&v.kind);
+            let needed = |v: &&VdevConfig| v.kind.has_device();
             for leaf in top.walk().filter(needed) {
                 let absence = match self.device_of(leaf) {
                     None => Absence::NotFound,
@@ -428,10 +428,6 @@ pub(crate) fn newest_label(leaf: &FoundLeaf) -> u64 {
     members(leaf).map(|config| config.txg).max().unwrap_or(0)
 }
 
-fn is_device(kind: &VdevKind) -> bool {
-    matches!(kind, VdevKind::Disk | VdevKind::File)
-}
-
 /// Says of each which of its spares others have in use.
 fn note_lent(pools: &mut [Candidate]) {
     let uses = |pool: &&Candidate| {
@@ -458,7 +454,7 @@ fn note_split_off(pools: &mut [Candidate]) {
     }
     for pool in pools {
         let own = pool.config.pool_guid;
-        let leaves = pool.tree.walk().filter(|v| is_device(&v.kind)).map(|v| v.guid);
+        let leaves = pool.tree.walk().filter(|v| v.kind.has_device()).map(|v| v.guid);
         let is_elsewhere =
             |guid: &u64| pools_of.get(guid).is_some_and(|of| of.iter().any(|pool| *pool != own));
         pool.split_off = leaves.filter(is_elsewhere).collect();

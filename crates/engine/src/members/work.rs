@@ -2,7 +2,7 @@
 
 use super::DeviceNames;
 use crate::error::{Error, Result};
-use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::config::VdevConfig;
 use pool::live::LivePool;
 use pool::{LeafWork, Pool};
 
@@ -65,7 +65,7 @@ impl DeviceNames<'_> {
     fn leaves(&self, seen: &Pool, names: &[String]) -> Result<Vec<(u64, String)>> {
         if names.is_empty() {
             // A vdev that was removed has no device any more.
-            let has_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
+            let has_device = |v: &&VdevConfig| v.kind.has_device();
             let leaves = seen.config().vdev_tree.walk().filter(has_device);
             return Ok(leaves.map(|v| (v.guid, v.path.clone().unwrap_or_default())).collect());
         }

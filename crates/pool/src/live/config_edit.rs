@@ -146,7 +146,7 @@ pub(super) fn with_child(
     let old = parent.children.iter().find(|c| c.guid == leaf).ok_or_else(missing)?;
     // A distributed spare that stands in for nothing is a child as any other.
     let is_child = matches!(old.kind, VdevKind::DraidSpare { .. }) && !old.is_spare;
-    if !matches!(old.kind, VdevKind::Disk | VdevKind::File) && !is_child {
+    if !old.kind.has_device() && !is_child {
         return Err(Error::refused(pool, VdevFault::AttachToGroup));
     }
     let is_at_top = matches!(parent.kind, VdevKind::Root);

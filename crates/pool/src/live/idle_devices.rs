@@ -15,7 +15,7 @@ use super::labels::given_back;
 use crate::error::Result;
 use crate::scan::look_at_device;
 use device::{DeviceSource, WriteDeviceRef};
-use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
+use ondisk::config::{LabelConfig, VdevConfig};
 use rt::Rt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl LivePool {
     #[must_use]
     pub fn idle_devices(&self) -> IdleDevices {
         let (root, [spares, l2cache]) = self.members_now();
-        let is_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
+        let is_device = |v: &&VdevConfig| v.kind.has_device();
         let waits = |v: &&VdevConfig| root.find(v.guid).is_none();
         let all = spares.iter().chain(&l2cache).filter(is_device).filter(waits);
         let known = |v: &VdevConfig| {

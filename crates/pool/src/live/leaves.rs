@@ -26,7 +26,7 @@ use super::shared::{Shared, TaskCx};
 use crate::dtl::{self, DirtyTimeLogs};
 use crate::error::Result;
 use dmu::Objset;
-use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::config::VdevConfig;
 use std::collections::BTreeMap;
 use vdev::{NodeRef, Reason, Txgs, VdevState, VdevTree};
 
@@ -177,7 +177,7 @@ pub(super) fn mark_found(
     was_exported: bool,
 ) -> ondisk::Result<()> {
     vdev.children.iter_mut().try_for_each(|child| mark_found(child, found, was_exported))?;
-    if !matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
+    if !vdev.kind.has_device() {
         return Ok(());
     }
     match found(&vdev.guid) {

@@ -164,7 +164,7 @@ pub(super) fn add_top_zaps(
     features: &FeatureTable,
 ) -> dmu::Result<()> {
     fn leaves(mos: &Objset, tx: &Tx, map: u64, vdev: &mut VdevConfig) -> dmu::Result<()> {
-        if matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
+        if vdev.kind.has_device() {
             let zap = new_vdev_zap(mos, tx, map)?;
             return set_member(mos, vdev, "com.delphix:vdev_zap_leaf", zap);
         }

@@ -276,6 +276,11 @@ fn below(node: vdev::NodeRef<'_>) -> Vec<u64> {
     out
 }
 
+/// Those of the vdev with this guid and of all below; none if it is not in the tree.
+fn at_and_below(tree: &vdev::VdevTree, guid: u64) -> Vec<u64> {
+    tree.walk().find(|node| node.guid() == guid).map(below).unwrap_or_default()
+}
+
 impl LivePool {
     /// Takes a leaf out of use. What it misses from now on is written down. When no other has what
     /// a log device has, what was promised there is in the tree before.
@@ -568,8 +573,7 @@ impl LivePool {
             None => self.view().faults().forget(),
             Some(guid) => {
                 let tree = self.shared.reader.vdevs();
-                let cleared = tree.walk().find(|node| node.guid() == guid).map(below);
-                let cleared = cleared.unwrap_or_default();
+                let cleared = at_and_below(&tree, guid);
                 let all = tree.walk().map(|node| node.guid());
                 let others = all.filter(|other| !cleared.contains(other)).collect();
                 self.view().faults().forget_all_but(&others);
@@ -580,8 +584,7 @@ impl LivePool {
             let mut root = cx.shared.config.lock().root.clone();
             let (mut is_spared, mut cleared) = (false, Vec::new());
             let which = guid.unwrap_or_else(|| tree.root().guid());
-            let chosen = tree.walk().find(|node| node.guid() == which).map(below);
-            let chosen = chosen.unwrap_or_default();
+            let chosen = at_and_below(&tree, which);
             let is_meant = |l: &vdev::NodeRef<'_>| chosen.contains(&l.guid());
             let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
             for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {

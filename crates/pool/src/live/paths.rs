@@ -7,7 +7,7 @@
 
 use super::config::{set_text, unset};
 use crate::assemble::CandidateLeaf;
-use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::config::VdevConfig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) const OLD_PLACES: [&str; 3] = ["devid", "phys_path", "vdev_enc_sysfs_
 pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, CandidateLeaf>) {
     // Depth is bounded: the configuration's decoder limits it.
     vdev.children.iter_mut().for_each(|child| adopt(child, found));
-    let is_device = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
+    let is_device = vdev.kind.has_device();
     let Some(sight) = found.get(&vdev.guid).filter(|_| is_device) else { return };
     let Some(path) = system_path(&sight.path) else { return };
     let old = vdev.path.as_deref();
@@ -90,13 +90,9 @@ pub fn is_same(a: &Path, b: &Path) -> bool {
 
 /// The places of this machine in which the devices of a pool are.
 pub(super) fn places(root: &VdevConfig) -> BTreeSet<PathBuf> {
-    let paths = root.walk().filter(|v| is_device(v)).filter_map(|v| v.path.as_deref());
+    let paths = root.walk().filter(|v| v.kind.has_device()).filter_map(|v| v.path.as_deref());
     let near = paths.map(Path::new).filter(|p| p.is_absolute() && !far::is_far(p));
     near.filter_map(|p| p.parent().map(Path::to_owned)).collect()
-}
-
-pub(super) fn is_device(config: &VdevConfig) -> bool {
-    matches!(config.kind, VdevKind::Disk | VdevKind::File)
 }
 
 #[cfg(test)]

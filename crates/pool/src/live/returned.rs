@@ -30,7 +30,7 @@ use super::LivePool;
 use super::config_edit::leaf_of;
 use super::new_vdevs::DEVICE_MIN;
 use super::online::OwnChanges;
-use super::paths::{is_device, is_place, places};
+use super::paths::{is_place, places};
 use crate::assemble::newest_label;
 use crate::not_used::{NotUsed, Refused};
 use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
@@ -258,13 +258,14 @@ impl LivePool {
         };
         out.pool = pool;
         for guid in missing {
-            let config = leaf_of(&root, guid).filter(|c| is_device(c));
+            let config = leaf_of(&root, guid).filter(|c| c.kind.has_device());
             let Some(config) = config.filter(|c| !c.offline && !c.faulted) else { continue };
             out.leaves.insert(guid, config.path.clone().map(PathBuf::from));
         }
         if !out.is_empty() {
             out.places = places(&root);
-            let is_used = |v: &&VdevConfig| is_device(v) && !out.leaves.contains_key(&v.guid);
+            let is_used =
+                |v: &&VdevConfig| v.kind.has_device() && !out.leaves.contains_key(&v.guid);
             let used = root.walk().filter(is_used).filter_map(|v| v.path.as_ref());
             out.used = used.map(PathBuf::from).collect();
         }

@@ -61,7 +61,7 @@ fn choose(pool: &str, root: &VdevConfig, named: &[u64]) -> Result<Vec<u64>> {
         if here.next().is_some() {
             return Err(Error::refused(pool, VdevFault::TwoOfMirror));
         }
-        if !matches!(side.kind, VdevKind::Disk | VdevKind::File) {
+        if !side.kind.has_device() {
             return Err(Error::refused(pool, VdevFault::SideReplaced));
         }
         chosen.push(side.guid);

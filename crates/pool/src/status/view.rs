@@ -504,7 +504,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
 
 /// There is no device: its guid names it, and where it was comes behind, as after an import.
 fn is_absent(config: &VdevConfig, state: VdevState, reason: Reason) -> bool {
-    let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
+    let is_device = config.kind.has_device();
     // A device that is there and of no use has another reason.
     is_device && state == VdevState::Unavail && reason == Reason::CannotOpen
 }

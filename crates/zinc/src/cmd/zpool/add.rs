@@ -10,7 +10,7 @@ use crate::live::{self, LiveArgs};
 use crate::session::Session;
 use crate::ui;
 use engine::Pool;
-use engine::config::{VdevConfig, VdevKind};
+use engine::config::VdevConfig;
 use engine::layout::{self, Layout, Level};
 use engine::live::{Devices, SpaceClass};
 use engine::pools::{Add, class_of};
@@ -53,7 +53,7 @@ pub struct Args {
 /// A vdev that is there, as the layout shows new ones.
 fn shown(top: &VdevConfig, naming: Naming) -> String {
     let path = |v: &VdevConfig| naming.names().of_leaf(v);
-    if matches!(top.kind, VdevKind::Disk | VdevKind::File) {
+    if top.kind.has_device() {
         return line(2, &path(top));
     }
     let leaves = top.children.iter().map(|c| line(4, &path(c)));
