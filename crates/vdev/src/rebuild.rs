@@ -252,9 +252,9 @@ impl VdevTree {
         self.failed(req, kind, faults)
     }
 
-    /// Some children of a vdev with parity delivered wrong bytes of a block, and nothing says which.
-    /// As in OpenZFS, each one counts an error for each column that it delivered; not one that could
-    /// not be read, or lacks the block.
+    /// Some children of a vdev with parity delivered wrong bytes of a block, and nothing says
+    /// which. As in OpenZFS, each one counts an error for each column that it delivered; not one
+    /// that could not be read, or lacks the block.
     fn suspect_children(&self, h: &PieceData<'_>) {
         for (stripe, cells) in h.piece.map.stripes.iter().zip(&h.cells) {
             let columns = stripe.columns.iter().zip(cells).filter(|_| stripe.nparity > 0);

@@ -33,8 +33,8 @@ use super::shared::Shared;
 use crate::dtl::DirtyTimeLogs;
 use crate::error::{Error, Result};
 use crate::live::config_edit::bad;
-use crate::not_used::{LabelMismatch, NotUsed};
-use crate::refusal::{DeviceFault, PoolRefusal};
+use crate::not_used::LabelMismatch;
+use crate::refusal::DeviceFault;
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::{is_before_move, read_ring};
 use device::{DeviceRef, DeviceSource, OpenPolicy, WriteDeviceRef};
@@ -509,28 +509,11 @@ impl LivePool {
         self.resilver()
     }
 
-    /// A leaf that was taken out of use, or failed, and could not be used for this reason is one
-    /// that is missing from now on if it is not there, or another device is in its place: it is
-    /// used again when it is there. What is wrong then; `None`: something else.
+    /// A leaf that was taken out of use, or failed, is one that is missing from now on.
     ///
     /// # Errors
     /// The pool takes no changes.
-    pub fn count_as_missing(&self, guid: u64, error: &Error) -> Result<Option<String>> {
-        let why = match error {
-            Error::Device { cause, .. } => cause.to_string(),
-            Error::Refused {
-                why: PoolRefusal::Devices(DeviceFault::Unfit { name, why }), ..
-            } => {
-                self.note_not_used(guid, Path::new(name), NotUsed::Unfit(*why));
-                format!("{name} {why}")
-            }
-            _ => return Ok(None),
-        };
-        self.put_missing(guid)?;
-        Ok(Some(why))
-    }
-
-    fn put_missing(&self, guid: u64) -> Result<()> {
+    pub(super) fn put_missing(&self, guid: u64) -> Result<()> {
         let tree = self.shared.reader.vdevs();
         let is_it = |l: &vdev::NodeRef<'_>| l.guid() == guid && l.writer().is_none();
         let Some(leaf) = tree.leaves().find(is_it) else { return Ok(()) };

@@ -32,7 +32,9 @@ use super::new_vdevs::DEVICE_MIN;
 use super::online::OwnChanges;
 use super::paths::{is_place, places};
 use crate::assemble::newest_label;
+use crate::error::{Error, Result};
 use crate::not_used::{NotUsed, Refused};
+use crate::refusal::{DeviceFault, PoolRefusal};
 use crate::scan::{FILE_SIZE_MIN, FoundLeaf, SearchOptions, scan};
 use device::{DeviceSource, Version};
 use ondisk::config::{LabelConfig, VdevConfig};
@@ -323,6 +325,27 @@ impl LivePool {
             let refused = Refused { path: path.to_owned(), why };
             self.shared.refused.lock().insert(leaf, refused);
         }
+    }
+
+    /// A leaf that was taken out of use, or failed, and could not be used for this reason is one
+    /// that is missing from now on if it is not there, or another device is in its place: it is
+    /// used again when it is there. What is wrong then; `None`: something else.
+    ///
+    /// # Errors
+    /// The pool takes no changes.
+    pub fn count_as_missing(&self, guid: u64, error: &Error) -> Result<Option<String>> {
+        let why = match error {
+            Error::Device { cause, .. } => cause.to_string(),
+            Error::Refused {
+                why: PoolRefusal::Devices(DeviceFault::Unfit { name, why }), ..
+            } => {
+                self.note_not_used(guid, Path::new(name), NotUsed::Unfit(*why));
+                format!("{name} {why}")
+            }
+            _ => return Ok(None),
+        };
+        self.put_missing(guid)?;
+        Ok(Some(why))
     }
 
     fn why_not(&self, found: Option<&FoundLeaf>, leaf: u64, is_in_place: bool) -> Option<NotUsed> {
