@@ -225,8 +225,8 @@ def plain(text):
     text = re.sub(r"\b\d{15,20}\b", "GUID", text)
     text = re.sub(r"\b1[78]\d{8}\b", "TIME", text)
     text = re.sub(r"\w{3} \w{3} +\d+ +\d+:\d+(:\d+)? +20\d\d", "DATE", text)
-    # How much a resilver or scrub wrote depends on what else was written by then.
-    text = re.sub(r"(resilvered|repaired) [\d.]+[BKM]?", r"\1 SIZE", text)
+    # How much a resilver or scrub wrote, and how long it took, depends on what else was written by then.
+    text = re.sub(r"(resilvered|repaired) [\d.]+[BKM]? in [\d:]+", r"\1 SIZE in TIME", text)
     return re.sub(r"^zinc: ", "", text)
 
 

@@ -46,7 +46,9 @@ impl Cannot {
     pub fn of(doing: &str, name: &str, error: &Error) -> Option<Self> {
         let start = start(doing, name);
         let message = match (error.kind(), error.dataset()) {
-            (ErrorKind::NotFound, Some(missing)) => return Some(not_found(&start, name, missing)),
+            (ErrorKind::NotFound, Some(missing)) => {
+                return Some(not_found(doing, name, missing));
+            }
             (ErrorKind::InvalidName, Some(bad)) if is_of_other_kind(bad) => {
                 return Some(Self::refused(&start, bad_name(bad)));
             }
@@ -96,7 +98,12 @@ fn lists_values(error: &Error, hint: &Hint) -> bool {
         && matches!(error.kind(), ErrorKind::BadValue { .. })
 }
 
-fn not_found(start: &str, name: &str, missing: &str) -> Cannot {
+/// These look for the file system of a snapshot first, and say which of the two is missing.
+const OF_SNAPSHOTS: [&str; 4] =
+    ["create snapshot", "destroy", "hold snapshot", "release hold from snapshot"];
+
+fn not_found(doing: &str, name: &str, missing: &str) -> Cannot {
+    let start = &start(doing, name);
     let parent = name.rsplit_once('/').map(|(parent, _)| parent);
     if parent == Some(missing) && !name.contains(['@', '#']) {
         let hint = Some(hints::text(&Hint::CreateParents));
@@ -104,8 +111,12 @@ fn not_found(start: &str, name: &str, missing: &str) -> Cannot {
     }
     // The snapshot that was named, where its file system is what is missing.
     let is_part = name.strip_prefix(missing).is_some_and(|rest| rest.starts_with(['@', '#']));
+    if missing == name && doing.contains("hold") {
+        return Cannot::refused(start, "dataset does not exist");
+    }
+    let opened = if OF_SNAPSHOTS.contains(&doing) { missing } else { name };
     match missing == name || is_part {
-        true => Cannot { stage: Stage::Opening, ..Cannot::new(no_dataset(name)) },
+        true => Cannot { stage: Stage::Opening, ..Cannot::new(no_dataset(opened)) },
         // The source of a clone, or what a new name lies in.
         false => Cannot::refused(start, format!("dataset does not exist: '{missing}'")),
     }
@@ -126,7 +137,9 @@ fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Cannot {
     match rule {
         Rule::SnapshotName => Cannot::usage(format!("invalid snapshot name: '{about}'")),
         Rule::BookmarkName => Cannot::usage(format!("invalid bookmark name '{about}': {NO_HASH}")),
-        Rule::RecursiveRename => Cannot::usage("-r renames snapshots"),
+        Rule::RecursiveRename => {
+            Cannot::usage("source dataset for recursive rename must be a snapshot")
+        }
         Rule::NoSnapshots => {
             let causes = vec![format!("'{about}' has no snapshot of such a name")];
             Cannot { causes, ..Cannot::new(NO_SNAPSHOTS) }
@@ -153,7 +166,14 @@ mod tests {
                 .map(|message| (message.what, message.stage, message.hint.is_some()))
         };
         let none = ("cannot open 'p/a': dataset does not exist".to_owned(), Stage::Opening, false);
-        assert_eq!(of("destroy", "p/a", "p/a"), Some(none));
+        assert_eq!(of("destroy", "p/a", "p/a"), Some(none.clone()));
+        assert_eq!(of("destroy", "p/a@s", "p/a"), Some(none.clone()));
+        assert_eq!(of("hold snapshot", "p/a@s", "p/a"), Some(none));
+        let held = "cannot hold snapshot 'p/a@s': dataset does not exist".to_owned();
+        assert_eq!(of("hold snapshot", "p/a@s", "p/a@s"), Some((held, Stage::Refused, false)));
+        let whole =
+            ("cannot open 'p/a@s': dataset does not exist".to_owned(), Stage::Opening, false);
+        assert_eq!(of("rollback to", "p/a@s", "p/a"), Some(whole));
         let parent = "cannot create 'p/a/b': parent does not exist".to_owned();
         assert_eq!(of("create", "p/a/b", "p/a"), Some((parent, Stage::Refused, true)));
         let origin = "cannot clone 'p/c': dataset does not exist: 'p/a@s'".to_owned();

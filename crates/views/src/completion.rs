@@ -94,8 +94,8 @@ const OF_POOLS: [&str; 10] = [
 fn of_zpool(verb: &str, first: Option<&str>) -> Vec<Wanted> {
     match (verb, first) {
         ("create" | "import" | "labelclear" | "version", _) | ("add" | "split", Some(_)) => vec![],
-        ("get", None) => vec![properties(&POOL, "")],
-        ("set", None) => vec![properties(&POOL, "=")],
+        ("get", None) => vec![shown(&POOL)],
+        ("set", None) => vec![settable(&POOL, "=")],
         (
             "attach" | "clear" | "detach" | "initialize" | "offline" | "online" | "remove"
             | "replace" | "trim",
@@ -108,10 +108,11 @@ fn of_zpool(verb: &str, first: Option<&str>) -> Vec<Wanted> {
 fn of_zfs(verb: &str, is_first: bool, word: &str) -> Vec<Wanted> {
     match verb {
         "version" => vec![],
-        "get" | "inherit" if is_first => vec![properties(&DATASET, "")],
+        "get" if is_first => vec![shown(&DATASET)],
+        "inherit" if is_first => vec![settable(&DATASET, "")],
         "hold" | "release" if is_first => vec![],
         "set" if word.contains('=') => vec![],
-        "set" => vec![properties(&DATASET, "="), Wanted::Datasets],
+        "set" => vec![settable(&DATASET, "="), Wanted::Datasets],
         "bookmark" | "clone" | "diff" | "hold" | "holds" | "release" | "rollback" | "send" => {
             of_datasets(word, true)
         }
@@ -129,9 +130,15 @@ fn of_datasets(word: &str, with_snapshots: bool) -> Vec<Wanted> {
     }
 }
 
-fn properties(table: &[PropertyDesc], end: &str) -> Wanted {
-    let names = table.iter().filter(|p| p.is_visible()).map(|p| format!("{}{end}", p.name));
-    Wanted::Words(names.collect())
+fn shown(table: &[PropertyDesc]) -> Wanted {
+    let names = table.iter().filter(|p| p.is_visible());
+    Wanted::Words(names.map(|p| p.name.to_owned()).collect())
+}
+
+/// Those that can be changed, with `end` behind their names.
+fn settable(table: &[PropertyDesc], end: &str) -> Wanted {
+    let names = table.iter().filter(|p| p.is_visible() && !p.is_fixed());
+    Wanted::Words(names.map(|p| format!("{}{end}", p.name)).collect())
 }
 
 /// What is added to the script of a shell for the command `name`, so that it asks `zinc` for names;
@@ -177,21 +184,38 @@ _NAME_with_names() {
 complete -F _NAME_with_names -o bashdefault -o default NAME
 "#;
 
-const FISH: &str = r"
+/// Files are offered where no name is, by this and not by fish: it would offer them beside names.
+const FISH: &str = r#"
 function __NAME_names
     set -l words (commandline -opc)
-    zinc completions --names fish NAME -- $words[2..] (commandline -ct) 2> /dev/null
+    set -l names (zinc completions --names fish NAME -- $words[2..] (commandline -ct) 2> /dev/null)
+    if set -q names[1]
+        printf '%s\n' $names
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c NAME -n 'not string match -q -- \'-*\' (commandline -ct)' -a '(__NAME_names)'
-";
+# Behind a verb, unless an option is typed.
+function __NAME_takes_names
+    string match -q -- '-*' (commandline -ct); and return 1
+    set -l words (commandline -opc)
+    contains -- "$words[2]" zpool zfs zdb zstream; and set -e words[1]
+    test $words[1] = zdb; or set -q words[2]
+end
+complete -c NAME -f -n __NAME_takes_names -a '(__NAME_names)'
+"#;
 
+/// Behind the `=` of a property its value follows, and no space.
 const ZSH: &str = r#"
 _NAME_names() {
     local -a typed names
+    local ret=1
     typed=(${(z)LBUFFER})
     [[ $LBUFFER == *[[:space:]] ]] && typed+=("")
     names=(${(f)"$(zinc completions --names zsh NAME -- "${(@)typed[2,-1]}" 2> /dev/null)"})
-    compadd -a names || _default
+    compadd -S '' - "${(@M)names:#*=}" && ret=0
+    compadd - "${(@)names:#*=}" && ret=0
+    (( ret )) && _default
 }
 "#;
 
@@ -223,5 +247,6 @@ mod tests {
             panic!("properties and datasets")
         };
         assert!(names.iter().any(|name| name == "recordsize="));
+        assert!(!names.iter().any(|name| name == "referenced="), "it cannot be set");
     }
 }

@@ -43,8 +43,35 @@ pub fn bad_pool_name(fault: PoolNameFault) -> &'static str {
     }
 }
 
-/// The message for a dataset that does not exist.
+/// The message for a dataset that does not exist, or cannot, because of its name.
 #[must_use]
 pub fn no_dataset(name: &str) -> String {
-    format!("cannot open '{name}': dataset does not exist")
+    match name_fault(name) {
+        None => format!("cannot open '{name}': dataset does not exist"),
+        Some(_) => format!("cannot open '{name}': {}", bad_name(name)),
+    }
+}
+
+/// Why this dataset is not what is looked for, which has another type.
+#[must_use]
+pub fn other_type(name: &str) -> &'static str {
+    match name.find(['@', '#']).map(|at| &name[at..=at]) {
+        Some("@") => "snapshot delimiter '@' is not expected here",
+        Some(_) => "bookmark delimiter '#' is not expected here",
+        None => "operation not applicable to datasets of this type",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_cannot_be_is_told_from_one_that_nothing_has() {
+        assert_eq!(no_dataset("p/a@s"), "cannot open 'p/a@s': dataset does not exist");
+        let two = "cannot open 'p@a@b': multiple '@' and/or '#' delimiters in name";
+        assert_eq!(no_dataset("p@a@b"), two);
+        assert!(other_type("p@s").contains("'@'") && other_type("p#b").contains("'#'"));
+        assert!(other_type("p/a").contains("datasets of this type"));
+    }
 }

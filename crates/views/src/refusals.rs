@@ -4,6 +4,7 @@ use crate::exit_codes::Stage;
 use crate::names;
 use engine::datasets::pool_of;
 use engine::pool_refusals::{Ongoing, PoolRefusal};
+use engine::pools::PoolNameFault;
 use engine::{DatasetKind, ErrorKind, Hint, Refusal, Rule};
 use std::ffi::OsString;
 
@@ -60,6 +61,17 @@ pub fn no_pool(arguments: &[OsString], name: &str) -> (String, Option<String>, S
             (format!("cannot create '{name}': no such pool '{pool}'"), None, Stage::Refused)
         }
         (Some("zfs"), _) => (names::no_dataset(name), Some(why), Stage::Opening),
+        (Some("zpool"), Some("get")) => {
+            let what = format!("Cannot get properties of {pool}: no such pool available.");
+            (what, None, Stage::Opening)
+        }
+        (Some("zpool"), Some("set")) => {
+            (format!("cannot open '{pool}': is not a pool"), None, Stage::Opening)
+        }
+        (Some("zpool"), _) if pool.is_empty() => {
+            let fault = names::bad_pool_name(PoolNameFault::FirstCharacter);
+            (format!("cannot open '': {fault}"), None, Stage::Opening)
+        }
         _ => (format!("cannot open '{pool}': no such pool"), None, Stage::Opening),
     }
 }
@@ -184,6 +196,11 @@ mod tests {
         assert_eq!(message("zinc zfs list p/a"), "cannot open 'p/a': dataset does not exist");
         assert_eq!(message("zinc zfs create p/a"), "cannot create 'p/a': no such pool 'p'");
         assert_eq!(message("zinc ls p/a"), "cannot open 'p': no such pool");
+        let get = "Cannot get properties of p: no such pool available.";
+        assert_eq!(message("zinc zpool get all p"), get);
+        assert_eq!(message("zinc zpool set a=b p"), "cannot open 'p': is not a pool");
+        let nameless = no_pool(&words("zinc zpool detach"), "").0;
+        assert_eq!(nameless, "cannot open '': name must begin with a letter");
         assert_eq!(text(&Refusal::NoProperty("x".to_owned())), "invalid property 'x'");
     }
 }

@@ -57,6 +57,25 @@ pub fn option(verb: &str, option: &str) -> Option<&'static str> {
     row.map(|(.., why)| *why)
 }
 
+/// What is said of an option that there is not, or of a value that is none, in OpenZFS's words;
+/// other text stays as it is.
+#[must_use]
+pub fn invalid_option(text: &str) -> String {
+    if let Some((line, rest)) = text.split_once('\n')
+        && line.starts_with("error: invalid value '")
+        && let Some((_, why)) = line.rsplit_once("': ")
+    {
+        return format!("{why}\n{rest}");
+    }
+    let quoted = text.strip_prefix("error: unexpected argument '-");
+    let Some((option, rest)) = quoted.and_then(|text| text.split_once("' found\n")) else {
+        return text.to_owned();
+    };
+    // The tip is to take it for an operand.
+    let usage = rest.find("Usage:").map_or(rest, |at| &rest[at..]);
+    format!("invalid option '{option}'\n{usage}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +89,15 @@ mod tests {
         assert!(usage.starts_with("usage: zfs command args"));
         assert!(usage.lines().all(|line| line.len() < 80), "{usage}");
         assert_eq!(lacking(&["a", "b"]), "Not supported by zinc yet: a, b.");
+    }
+
+    #[test]
+    fn an_option_that_there_is_not_is_named_without_its_dash() {
+        let text = "error: unexpected argument '-q' found\n\n  tip: to pass '-q' as a value, use \
+                    '-- -q'\n\nUsage: zinc zfs list\n";
+        assert_eq!(invalid_option(text), "invalid option 'q'\nUsage: zinc zfs list\n");
+        assert_eq!(invalid_option("error: other\n"), "error: other\n");
+        let value = "error: invalid value 'x' for '-o <FIELD,…>': invalid column name 'x'\n\nFor\n";
+        assert_eq!(invalid_option(value), "invalid column name 'x'\n\nFor\n");
     }
 }

@@ -136,7 +136,8 @@ fn explain(session: &Session, words: &[OsString], e: &clap::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     if e.use_stderr() {
-        ui::error(session, &text.to_string());
+        let text = text.to_string();
+        ui::error(session, &if is_link { unsupported::invalid_option(&text) } else { text });
     } else if ui::is_output_terminal(session) && session.variable("NO_COLOR").is_none() {
         // This text is all zinc's own.
         let _ = ui::out_bytes(session, text.ansi().to_string().as_bytes());

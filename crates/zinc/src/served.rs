@@ -33,8 +33,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::escape::word;
 
-/// How long a server may take to identify itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server may take to identify itself: on a busy machine it waits for its turn, too.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// What to do about one that does not answer.
 const OF_SILENT: &str =
     "a stopped process continues with `kill -CONT`; one that hangs can be ended";

@@ -91,11 +91,22 @@ fn each_verb_has_its_manual_page_and_is_completed_in_every_shell() {
     }
 }
 
-/// The words that bash offers where a command line ends.
-fn offered(place: &Place, name: &str, line: &str) -> Vec<String> {
+/// What a shell says that is told to complete a command line, and the folder of its scripts.
+fn lines_of(place: &Place, shell: &mut Command) -> Vec<String> {
     let bin = place.path().join("bin");
     let _ = std::fs::create_dir(&bin);
     let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), bin.join("zinc"));
+    shell.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    shell.env("ZINC_STATE", support::state(place.path())).env("HOME", place.path());
+    shell.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME").current_dir(place.path());
+    let output = shell.env("ZINC_SOCKETS", place.path().join("run/zinc")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{shell:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// The words that bash offers where a command line ends.
+fn offered(place: &Place, name: &str, line: &str) -> Vec<String> {
     // As readline parts a line.
     let script = r#"
 . <(zinc completions bash "$1")
@@ -110,18 +121,60 @@ last=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
 [[ $(complete -p "$1") =~ -F\ ([^ ]+) ]] && "${BASH_REMATCH[1]}" "$1" "$last" "$before"
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", script, "bash", name, line]).current_dir(place.path());
-    bash.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
-    bash.env("ZINC_STATE", support::state(place.path()));
-    let output = bash.env("ZINC_SOCKETS", place.path().join("run/zinc")).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{line}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    lines_of(place, Command::new("bash").args(["--norc", "-c", script, "bash", name, line]))
 }
 
-#[test]
-fn bash_completes_names_of_pools_datasets_snapshots_vdevs_and_properties() {
+/// What fish offers where a command line ends, without what it says of each.
+fn offered_by_fish(place: &Place, name: &str, line: &str) -> Vec<String> {
+    let script = "zinc completions fish $argv[1] | source; complete -C $argv[2]";
+    let replies = lines_of(place, Command::new("fish").args(["-N", "-c", script, name, line]));
+    let word = |reply: &String| reply.split('\t').next().unwrap_or_default().to_owned();
+    replies.iter().map(word).collect()
+}
+
+/// What zsh offers where a command line ends; the last of all is the line with what it added.
+fn offered_by_zsh(place: &Place, name: &str, line: &str) -> Vec<String> {
+    // zsh completes in its editor only, which wants a terminal. All matches go through `compadd`.
+    let within = r#"
+PS1= fpath=($PWD/bin $fpath)
+autoload -Uz compinit && compinit -u -d $PWD/bin/dump
+compadd() {
+    if [[ ${@[1,(i)(-|--)]} != *-(O|A|D)\ * ]]; then
+        local -a matches
+        builtin compadd -O matches "$@"
+        print -rl -- $matches >>$PWD/bin/offered
+    fi
+    builtin compadd "$@"
+}
+complete() {
+    BUFFER=$LINE CURSOR=$#LINE
+    zle complete-word
+    print -r -- "$BUFFER|" >>$PWD/bin/offered
+    : >$PWD/bin/end
+}
+zle -N zle-line-init complete
+"#;
+    let outside = r#"
+zinc completions zsh $1 >bin/_$1
+rm -f bin/offered bin/end
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell '. $PWD/bin/within'
+for turn in {1..3000}; do
+    [[ -e bin/end ]] && break
+    zpty -r -t shell text || sleep 0.02
+done
+zpty -d shell
+cat bin/offered
+"#;
+    let _ = std::fs::create_dir(place.path().join("bin"));
+    std::fs::write(place.path().join("bin/within"), within).unwrap();
+    let mut zsh = Command::new("zsh");
+    lines_of(place, zsh.args(["-f", "-c", outside, "zsh", name]).env("LINE", line))
+}
+
+/// Two pools, with file systems and snapshots.
+fn with_names() -> Place {
     let place = Place::new(&["a", "b", "c"]);
     place.ok("zpool create tank mirror a b");
     place.ok("zpool create other c");
@@ -129,6 +182,12 @@ fn bash_completes_names_of_pools_datasets_snapshots_vdevs_and_properties() {
     place.ok("zfs create tank/host");
     place.ok("zfs snapshot tank/home@one");
     place.ok("zfs snapshot tank/home@two");
+    place
+}
+
+#[test]
+fn bash_completes_names_of_pools_datasets_snapshots_vdevs_and_properties() {
+    let place = with_names();
     let zfs = |line: &str| offered(&place, "zfs", line);
     let zpool = |line: &str| offered(&place, "zpool", line);
     assert_eq!(zpool("zpool status "), ["other", "tank"]);
@@ -150,6 +209,43 @@ fn bash_completes_names_of_pools_datasets_snapshots_vdevs_and_properties() {
     assert_eq!(offered(&place, "zinc", "zinc zfs mount tank/home"), ["tank/home"]);
     assert_eq!(offered(&place, "zinc", "zinc check o"), ["other"]);
     assert_eq!(offered(&place, "zdb", "zdb -d ta"), ["tank", "tank/home", "tank/host"]);
+}
+
+#[testkit::needs("/usr/bin/fish")]
+#[test]
+fn fish_completes_names_and_offers_files_only_where_none_are_wanted() {
+    let place = with_names();
+    let zfs = |line: &str| offered_by_fish(&place, "zfs", line);
+    let zpool = |line: &str| offered_by_fish(&place, "zpool", line);
+    assert_eq!(zpool("zpool status "), ["other", "tank"]);
+    assert_eq!(zpool("zpool create tank2 a"), ["a"], "the name of a file");
+    assert_eq!(zfs("zfs destroy tank/ho"), ["tank/home", "tank/host"]);
+    assert_eq!(zfs("zfs destroy tank/home@t"), ["tank/home@two"]);
+    assert_eq!(zfs("zfs set recordsi"), ["recordsize="]);
+    assert_eq!(zfs("zfs get recordsize tank/hom"), ["tank/home"]);
+    assert_eq!(zfs("zfs sn"), ["snapshot"]);
+    assert!(zfs("zfs destroy -").contains(&"-r".to_owned()));
+    let zinc = |line: &str| offered_by_fish(&place, "zinc", line);
+    assert_eq!(zinc("zinc zfs mount tank/home"), ["tank/home"]);
+    assert_eq!(zinc("zinc zfs sn"), ["snapshot"]);
+    assert_eq!(zinc("zinc check o"), ["other"]);
+    assert_eq!(offered_by_fish(&place, "zdb", "zdb ta"), ["tank", "tank/home", "tank/host"]);
+}
+
+#[testkit::needs("/usr/bin/zsh")]
+#[test]
+fn zsh_completes_names_and_ends_words_that_are_whole() {
+    let place = with_names();
+    let of = |line: &str| offered_by_zsh(&place, line.split(' ').next().unwrap(), line);
+    assert_eq!(of("zpool status "), ["other", "tank", "zpool status |"]);
+    assert_eq!(of("zpool status -v ta"), ["tank", "zpool status -v tank |"]);
+    assert_eq!(of("zpool create tank2 a"), ["a", "zpool create tank2 a |"]);
+    assert_eq!(of("zfs destroy tank/ho"), ["tank/home", "tank/host", "zfs destroy tank/ho|"]);
+    assert_eq!(of("zfs destroy tank/home@t"), ["tank/home@two", "zfs destroy tank/home@two |"]);
+    assert_eq!(of("zfs set recordsi"), ["recordsize=", "zfs set recordsize=|"]);
+    assert_eq!(of("zfs sn"), ["snapshot", "zfs snapshot |"]);
+    assert_eq!(of("zinc zfs mount tank/home"), ["tank/home", "zinc zfs mount tank/home |"]);
+    assert_eq!(of("zdb -d ta"), ["tank", "tank/home", "tank/host", "zdb -d tank|"]);
 }
 
 #[test]
@@ -237,6 +333,27 @@ fn the_user_is_made_by_systemd() {
     make_in(root.path(), "systemd-sysusers", &[], "sysusers.d/zinc.conf");
     let users = read(root.path(), "etc/passwd");
     assert!(users.starts_with("zinc:") && users.contains(":/var/lib/zinc-user:"), "{users}");
+}
+
+#[testkit::needs("systemd-analyze")]
+#[test]
+fn the_units_are_understood_by_systemd() {
+    // Beside the units of this system, for what they come after.
+    let units = tempfile::tempdir().unwrap();
+    let text = |name: &str| std::fs::read_to_string(packaging().join("systemd").join(name));
+    for name in ["zinc.service", "zinc@.service", "zinc-user@.service"] {
+        let unit = text(name).unwrap().replace("/usr/bin/zinc", env!("CARGO_BIN_EXE_zinc"));
+        std::fs::write(units.path().join(name), unit).unwrap();
+    }
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.env("SYSTEMD_UNIT_PATH", format!("{}:", units.path().display()));
+    analyze.args(["verify", "--man=no", "zinc.service", "zinc@tank.service"]);
+    let output = analyze.arg("zinc-user@tank.service").output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    // What it does not know it ignores, with a warning.
+    let is_ours = |line: &&str| line.contains("zinc");
+    assert_eq!(message.lines().filter(is_ours).collect::<Vec<_>>(), [""; 0], "{message}");
+    assert!(output.status.success(), "{message}");
 }
 
 #[testkit::needs("systemd-analyze", "root")]

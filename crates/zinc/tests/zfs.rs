@@ -6,6 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use support::place::Place;
 use support::{arg, zinc};
 use testkit::{CorpusPool, corpus, corpus_cases, fixture};
 
@@ -365,4 +366,67 @@ fn diff_shows_types_times_and_links() {
     let run = zinc(&["zfs", "diff", "-d", dir, "past/work@s12", "past/work@s11"]);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("not an earlier snapshot"), "{}", run.err);
+}
+
+/// Found by running random command lines here and with OpenZFS's commands, side by side.
+#[test]
+fn answers_are_those_of_openzfs() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for command in ["create tank/fs", "create -s -V 1M tank/vol", "snapshot -r tank@s"] {
+        place.ok(&format!("zfs {command}"));
+    }
+    for (command, code, text) in [
+        ("zfs list tank/no", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs get all tank/no@s", 1, "cannot open 'tank/no@s': dataset does not exist"),
+        ("zfs rollback tank/no@s", 1, "cannot open 'tank/no@s': dataset does not exist"),
+        ("zfs destroy tank/no@s", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs snapshot tank/no@s", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs hold keep tank/no@s", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs hold keep tank/fs@no", 1, "cannot hold snapshot 'tank/fs@no': dataset does not"),
+        ("zfs release keep tank/fs@no", 1, "cannot release hold from snapshot 'tank/fs@no': "),
+        ("zfs inherit normalization tank/fs", 1, "normalization property is read-only"),
+        ("zpool get all none", 1, "Cannot get properties of none: no such pool available."),
+        ("zfs create tank//x", 1, "'tank//x': empty component or misplaced '@' or '#'"),
+        ("zfs create tank/x/", 1, "'tank/x/': trailing slash in name"),
+        ("zfs create tank/a%b", 1, "invalid character '%' in name"),
+        ("zfs snapshot tank@a@b", 1, "multiple '@' and/or '#' delimiters in name"),
+        ("zfs list -t volume tank/fs", 1, "operation not applicable to datasets of this type"),
+        ("zfs get -t fs used tank@s", 1, "snapshot delimiter '@' is not expected here"),
+        ("zfs list tank@s@s", 1, "multiple '@' and/or '#' delimiters in name"),
+        ("zfs inherit used tank/fs", 1, "used property is read-only"),
+        ("zfs inherit canmount tank/fs", 1, "'canmount' property cannot be inherited"),
+        ("zfs rename -p -r tank@s tank@t", 2, "cannot be used with"),
+        ("zfs create -V -1 tank/v2", 1, "-1"),
+        ("zfs rename -p tank/no tank/x/y", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs rename -p tank/fs tank/fs/x/y", 1, "below itself"),
+        ("zpool import tank other", 1, "cannot import 'tank': it is imported already"),
+        ("zpool labelclear nowhere", 1, "No such file or directory"),
+    ] {
+        let run = place.run(command);
+        assert_eq!(run.code, code, "{command}: {}", run.err);
+        assert!(run.err.contains(text), "{command}: {}", run.err);
+    }
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\ntank/vol\n");
+    place.ok("zfs rename tank/fs tank/fs");
+    place.ok("zfs create -p tank");
+    place.ok("zfs hold keep tank@s");
+    let run = place.run("zfs holds tank@no tank@s");
+    assert!(run.code == 1 && run.err.contains("open 'tank@no': dataset does not"), "{}", run.err);
+    assert!(run.out.contains("tank@s  keep"), "{}", run.out);
+    place.ok("zfs release keep tank@s");
+    // Nothing is said to a script that finds nothing.
+    assert_eq!(place.ok("zfs list -H -t bookmark -r tank"), "");
+    // Snapshots alone are those of what is named; among other types they have to be asked for.
+    assert_eq!(place.ok("zfs list -Ho name -t snapshot tank/fs"), "tank/fs@s\n");
+    assert_eq!(place.ok("zfs list -Ho name -d 0 -t snapshot tank/fs"), "");
+    assert_eq!(place.ok("zfs list -Ho name -t snap,fs tank/fs"), "tank/fs\n");
+    assert_eq!(place.ok("zfs list -Ho name -rt snap,fs tank/fs"), "tank/fs\ntank/fs@s\n");
+    assert!(place.ok("zfs list -o all tank").starts_with("NAME"));
+    assert_eq!(place.ok("zfs get -Ho property space tank").lines().count(), 7);
+    assert!(place.ok("zfs -?").contains("snapshot"));
+    let all = "All filesystems are formatted with the current version.";
+    assert!(place.ok("zfs upgrade").contains(all));
+    assert!(place.ok("zfs upgrade -v").contains(" 5   System attributes\n"));
+    assert!(place.ok("zfs upgrade -r tank").contains("2 filesystems already at this version"));
 }

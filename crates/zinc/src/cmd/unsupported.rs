@@ -9,7 +9,7 @@ use crate::session::Session;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use std::process::ExitCode;
-pub use views::unsupported::{ZFS, ZPOOL, lacking};
+pub use views::unsupported::{ZFS, ZPOOL, invalid_option, lacking};
 
 /// A word that is not a verb of zinc's, and all behind it, under a command whose verbs of OpenZFS
 /// that zinc does not do are these.

@@ -76,7 +76,7 @@ impl Verb for Release {
         self.0.each(session, |pool| {
             let done = datasets::release(pool, &self.0.names, &self.0.tag, self.0.recursive);
             done.map_err(|e| match e.kind() {
-                ErrorKind::Against(Rule::NoSnapshots) => absent("release", &e),
+                ErrorKind::Against(Rule::NoSnapshots) => absent("release hold from", &e),
                 _ => cannot("release hold from snapshot", "", e),
             })
         })

@@ -4,6 +4,7 @@ use crate::args::{JsonArgs, PoolArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::opening::Pools;
+use crate::refusals::cannot;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
@@ -36,7 +37,7 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut pools = Pools::new(self.pool.clone());
-        let mut content = Map::new();
+        let (mut content, mut code) = (Map::new(), ExitCode::SUCCESS);
         let mut table = Table::new(&["NAME", "TAG", "TIMESTAMP"], &[], self.table.script);
         for name in &self.snapshots {
             if !name.contains('@') {
@@ -44,7 +45,14 @@ impl Verb for Args {
             }
             let pool = pools.of(session, name)?;
             let dsl = pool.datasets();
-            for snapshot in self.matching(&dsl, name)? {
+            let snapshots = match self.matching(&dsl, name) {
+                Ok(snapshots) => snapshots,
+                Err(failure) => {
+                    code = failure.report(session);
+                    continue;
+                }
+            };
+            for snapshot in snapshots {
                 let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {
                     let time = match self.table.parsable {
@@ -63,13 +71,13 @@ impl Verb for Args {
         } else {
             ui::table(session, &table);
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 
 impl Args {
     fn matching(&self, dsl: &Dsl, name: &str) -> Result<Vec<Dataset>, Failure> {
-        let mut out = vec![dsl.by_name(name)?];
+        let mut out = vec![dsl.by_name(name).map_err(|e| cannot("open", name, e))?];
         if let (true, Some((path, snapshot))) = (self.recursive, name.split_once('@')) {
             let below = format!("{path}/");
             for (dir, _) in dsl.walk().into_iter().filter(|(n, _)| n.starts_with(&below)) {

@@ -9,12 +9,14 @@ use ::mount::datasets::in_effect;
 use ::mount::system;
 use engine::files::SpaceKind;
 use engine::select::{Missed, Select, SelectFilter, Selected};
-use engine::{Pool, Source};
+use engine::{ErrorKind, Pool, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitCode;
 use views::datasets::owners::id_of;
+use views::exit_codes::Stage;
+use views::names;
 
 /// Collects what is selected; what cannot be read is a failure beside it.
 #[derive(Default, Serialize, Deserialize)]
@@ -199,8 +201,9 @@ impl Selection {
         let part = datasets.named(name);
         part.found.into_iter().for_each(|found| self.push(found));
         self.failures.extend(part.missed.into_iter().map(|missed| match missed {
-            Missed::OtherType(name) => {
-                Failure::opening(&name, "operation not applicable to datasets of this type")
+            Missed::OtherType(name) => Failure::opening(&name, names::other_type(&name)),
+            Missed::Unreadable(e) if matches!(e.kind(), ErrorKind::NotFound) => {
+                Failure::new(names::no_dataset(name)).at(Stage::Opening)
             }
             Missed::Unreadable(e) => e.into(),
             Missed::Below(name, e) => Failure::from(e).about(&name),

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::stored_only;
 use ::mount::datasets::Changes;
 use engine::properties::{self, DatasetSetting};
-use engine::props::{self, Access};
+use engine::props::{self, PropertyDesc};
 use engine::{ErrorKind, Hint, Place};
 use std::process::ExitCode;
 
@@ -125,8 +125,7 @@ impl Verb for Inherit {
             };
             match e.kind() {
                 ErrorKind::Against(_)
-                    if props::find_dataset(property)
-                        .is_some_and(|p| p.access == Access::ReadOnly) =>
+                    if props::find_dataset(property).is_some_and(PropertyDesc::is_fixed) =>
                 {
                     Failure::new(format!("{property} property is read-only"))
                 }

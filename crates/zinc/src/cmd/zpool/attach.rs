@@ -104,8 +104,11 @@ impl NewDevice {
         self.live.change(session, pool, |pool| {
             with_names(session, |names| {
                 let exchange = match doing {
-                    AttachKind::Attach => Exchange::attach(pool, names, old, resilver)
-                        .map_err(|e| refused("attach", old, e)),
+                    AttachKind::Attach => {
+                        Exchange::attach(pool, names, old, resilver).map_err(|e| {
+                            refused("attach", &format!("{} to {old}", new.unwrap_or(old)), e)
+                        })
+                    }
                     AttachKind::Replace => Exchange::replace(pool, names, old, resilver)
                         .map_err(|e| refused("replace", old, e)),
                 }?;
