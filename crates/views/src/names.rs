@@ -47,7 +47,10 @@ pub fn bad_pool_name(fault: PoolNameFault) -> &'static str {
 #[must_use]
 pub fn no_dataset(name: &str) -> String {
     match name_fault(name) {
-        None => format!("cannot open '{name}': dataset does not exist"),
+        // Names of OpenZFS's own have a `%`.
+        None | Some(NameFault::Character('%')) => {
+            format!("cannot open '{name}': dataset does not exist")
+        }
         Some(_) => format!("cannot open '{name}': {}", bad_name(name)),
     }
 }
@@ -71,6 +74,7 @@ mod tests {
         assert_eq!(no_dataset("p/a@s"), "cannot open 'p/a@s': dataset does not exist");
         let two = "cannot open 'p@a@b': multiple '@' and/or '#' delimiters in name";
         assert_eq!(no_dataset("p@a@b"), two);
+        assert_eq!(no_dataset("p/%x"), "cannot open 'p/%x': dataset does not exist");
         assert!(other_type("p@s").contains("'@'") && other_type("p#b").contains("'#'"));
         assert!(other_type("p/a").contains("datasets of this type"));
     }
