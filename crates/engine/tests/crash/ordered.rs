@@ -308,8 +308,7 @@ fn run_ordered(
 ) -> (Run, Arc<OrderedDisk>) {
     let site = SimDisks::new(rt);
     let count = if members.is_empty() { 0 } else { 3 };
-    let other =
-        |n: usize| (format!("sim{n}"), disk(&site, 100, n, is_lying) as WriteDeviceRef);
+    let other = |n: usize| (format!("sim{n}"), disk(&site, 100, n, is_lying) as WriteDeviceRef);
     let others: Devices = (1..=count).map(other).collect();
     let (disk, pool, fs) = pool_on(rt, &site);
     // A log that is trimmed just then would not be empty when it is to be removed.
@@ -326,7 +325,9 @@ fn run_ordered(
     };
     let every = steps.len() / (members.len() + 1);
     for (n, step) in steps.iter().enumerate() {
-        if n > 0 && every > 0 && n % every == 0
+        if n > 0
+            && every > 0
+            && n % every == 0
             && let Some(member) = members.get(n / every - 1)
         {
             member.change(&pool, &others);
