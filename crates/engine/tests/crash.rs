@@ -43,6 +43,21 @@ struct Run {
     snapshots: Vec<(usize, String, State)>,
 }
 
+impl Run {
+    /// A snapshot after step `n`; `events` counts those of the disks.
+    fn snapshot(&mut self, pool: &LivePool, n: usize, state: &State, events: impl Fn() -> usize) {
+        let name = format!("tank/fs@s{n}");
+        pool.snapshot(std::slice::from_ref(&name), Vec::new()).unwrap();
+        self.snapshots.push((events(), name, state.clone()));
+        self.synced.push((events(), pool.last_synced()));
+    }
+
+    fn sync(&mut self, pool: &LivePool, events: impl Fn() -> usize) {
+        pool.sync().unwrap();
+        self.synced.push((events(), pool.last_synced()));
+    }
+}
+
 const DISK_BYTES: u64 = 64 << 20;
 /// Changes of a run.
 const STEPS: usize = 60;
@@ -187,16 +202,8 @@ fn run_here(seed: u64, shape: Shape, steps: &[u64], broken: Broken) -> Run {
         let txg = change(&fs, &mut rng, &mut state);
         out.by_txg.insert(txg, state.clone());
         match rng.below(20) {
-            0 => {
-                let name = format!("tank/fs@s{n}");
-                pool.snapshot(std::slice::from_ref(&name), Vec::new()).unwrap();
-                out.snapshots.push((site.events(), name, state.clone()));
-                out.synced.push((site.events(), pool.last_synced()));
-            }
-            1 | 2 => {
-                pool.sync().unwrap();
-                out.synced.push((site.events(), pool.last_synced()));
-            }
+            0 => out.snapshot(&pool, n, &state, || site.events()),
+            1 | 2 => out.sync(&pool, || site.events()),
             3 => rt.sleep(std::time::Duration::from_secs(2)),
             _ => {}
         }

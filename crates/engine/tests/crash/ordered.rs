@@ -336,16 +336,8 @@ fn run_ordered(
         let txg = change(&fs, &mut rng, &mut state);
         out.by_txg.insert(txg, state.clone());
         match rng.below(12) {
-            0 => {
-                let name = format!("tank/fs@s{n}");
-                pool.snapshot(std::slice::from_ref(&name), Vec::new()).unwrap();
-                out.snapshots.push((disk.events(), name, state.clone()));
-                out.synced.push((disk.events(), pool.last_synced()));
-            }
-            1 | 2 => {
-                pool.sync().unwrap();
-                out.synced.push((disk.events(), pool.last_synced()));
-            }
+            0 => out.snapshot(&pool, n, &state, || disk.events()),
+            1 | 2 => out.sync(&pool, || disk.events()),
             // The log's blocks are flushed, and with them what is under way of a txg.
             3 | 4 => fs.sync_all().unwrap(),
             5 => rt.sleep(Duration::from_secs(2)),
