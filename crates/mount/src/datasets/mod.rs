@@ -14,6 +14,7 @@ pub use following::{Changed, Changes, Follower, MountScope, Unmounted, Unmountin
 
 use crate::{MountSpec, Mounted, Mounts, Options, Snapshots, space_of, system};
 use engine::{Dataset, DatasetKind, Datasets, OpenPool, Pool, PropertyContext, Source};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, DatasetError>;
@@ -260,18 +261,22 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<MountRequest>> {
     wanted_among(pool, |_| true)
 }
 
-/// Those of them that have these names or are below, and are not mounted.
+/// Those of them that have these names or are below, and are not among the pool's `mounted` ones.
+/// The system's list does not tell those: another pool may have the same name.
 ///
 /// # Errors
 /// One of the names is of no dataset.
-pub fn wanted_below(pool: &Pool, names: &[String]) -> Result<Vec<MountRequest>> {
+pub fn wanted_below(
+    pool: &Pool,
+    names: &[String],
+    mounted: &BTreeSet<String>,
+) -> Result<Vec<MountRequest>> {
     for name in names {
         let there = pool.datasets().by_name(name);
         there.map_err(|e| DatasetError::engine("mount", name, e))?;
     }
-    let mounted = system::listed();
     wanted_among(pool, |name| {
-        names.iter().any(|top| is_below(name, top)) && !mounted.iter().any(|one| one.name == name)
+        names.iter().any(|top| is_below(name, top)) && !mounted.contains(name)
     })
 }
 

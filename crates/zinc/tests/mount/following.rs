@@ -357,3 +357,18 @@ fn a_file_system_is_mounted_with_all_below() {
     place.zinc(&["zfs", "mount", "-R", "tank/a"]).ok();
     assert_eq!(names(), ["tank/a", "tank/a/b", "tank/a/b/c"]);
 }
+
+/// What is mounted of another pool of the same name counts for nothing.
+#[testkit::needs("fuse")]
+#[test]
+fn a_pool_of_the_same_name_hides_no_file_system() {
+    let other = served_with_mounts();
+    other.zinc(&["zfs", "create", "tank/a"]).ok();
+    assert_eq!(listed(&other), pairs(&[("tank", "mnt"), ("tank/a", "mnt/a")]));
+    let place = Place::new();
+    let point = format!("mountpoint={}", place.mnt().display());
+    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    place.zinc(&["zfs", "create", "tank/a"]).ok();
+    place.zinc(&["zfs", "mount", "-R", "tank/a"]).ok();
+    assert_eq!(listed(&place), pairs(&[("tank/a", "mnt/a")]));
+}

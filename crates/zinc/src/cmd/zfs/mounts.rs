@@ -1,6 +1,7 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
 use super::keys::{check_unloadable, load_all, load_if_served, unload_unmounted};
+use super::select::mounted_of;
 use super::snapshot::one_pool;
 use crate::cmd::mount::{
     Begin, MountReport, answered_for, find, mount_by, unmount_all, unmount_group,
@@ -99,7 +100,8 @@ impl Verb for Mount {
             }
             (Some(name), false) if self.recursive => {
                 let view = live::look(session, &self.live.search, &self.live.options, name)?;
-                let wanted = wanted_below(&view, &self.names)?;
+                let mounted = mounted_of(session, view.guid());
+                let wanted = wanted_below(&view, &self.names, &mounted)?;
                 drop(view);
                 match wanted.is_empty() {
                     true => Ok(ExitCode::SUCCESS),

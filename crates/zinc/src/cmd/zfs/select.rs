@@ -188,7 +188,7 @@ fn mounted_to_read(session: &Session, guid: u64) -> BTreeSet<String> {
 
 /// The mounts of this process, if it holds the pool, or of one that only reads it. The system's
 /// list does not show to which pool of that name a mount belongs.
-fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
+pub fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
     match session.client().filter(|client| client.pool.guid() == guid) {
         Some(client) => client.mounts.all().into_iter().map(|one| one.name).collect(),
         None => mounted_to_read(session, guid),
