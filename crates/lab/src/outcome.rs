@@ -65,7 +65,8 @@ pub struct Score {
 }
 
 /// How the predictions of a study that was held out came out, as they were committed before they
-/// were compared. No row leaves this count because the engine gives another value since.
+/// were compared. No row leaves this count because the engine gives another value since, because
+/// the repetition was mended, or because its study is found to have chosen a part of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AsCommitted {
     /// Rows that were predictions, and are judged.
@@ -78,6 +79,8 @@ pub struct AsCommitted {
     pub today_within: usize,
     /// How far they are with the engine of today.
     pub today: Option<Score>,
+    /// How many of the same rows are called fitted since.
+    pub fitted_since: usize,
 }
 
 /// What an experiment found.

@@ -10,6 +10,7 @@
 //! 210 of one is a claim of 240, and 240 stands nowhere. Such a value is not shown as published
 //! ([`Row::follows`]).
 
+use crate::digits::figure;
 use serde::Serialize;
 
 /// What kind of evidence a row is.
@@ -200,6 +201,8 @@ pub struct Row {
     follows: Option<&'static str>,
     /// What the study says once, and several rows are compared with.
     sentence: Option<&'static str>,
+    /// Whether it was a prediction when it was committed, and is none any more.
+    once_predicted: bool,
     range: Range,
     values: Vec<f64>,
     not_judged: Option<&'static str>,
@@ -213,8 +216,19 @@ impl Row {
         measured: f64,
     ) -> Self {
         let (row, compared, values) = (row.into(), Some(published), vec![measured]);
-        let (follows, sentence) = (None, None);
-        Self { row, unit, kind, compared, follows, sentence, range, values, not_judged: None }
+        let (follows, sentence, once_predicted, not_judged) = (None, None, false, None);
+        Self {
+            row,
+            unit,
+            kind,
+            compared,
+            follows,
+            sentence,
+            once_predicted,
+            range,
+            values,
+            not_judged,
+        }
     }
 
     /// What the machine was given because the study says it.
@@ -298,6 +312,7 @@ impl Row {
             compared: None,
             follows: None,
             sentence: None,
+            once_predicted: false,
             range: Range::default(),
             values: vec![measured],
             not_judged: Some(NO_GOAL),
@@ -314,6 +329,12 @@ impl Row {
     #[must_use]
     pub fn of_sentence(self, sentence: &'static str) -> Self {
         Self { sentence: Some(sentence), ..self }
+    }
+
+    /// The same row, which was committed as a prediction, and is none any more.
+    #[must_use]
+    pub fn once_predicted(self) -> Self {
+        Self { once_predicted: true, ..self }
     }
 
     /// The same row, shown and not judged.
@@ -333,6 +354,12 @@ impl Row {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether it was committed as a prediction, and is none any more.
+    #[must_use]
+    pub fn was_predicted(&self) -> bool {
+        self.once_predicted
     }
 
     /// What the study printed; a row of ours has nothing.
@@ -435,6 +462,12 @@ impl Row {
         }
     }
 
+    /// Whether several seeds gave the same value, by the digits that are printed of it.
+    #[must_use]
+    pub fn is_the_same(&self) -> bool {
+        self.values.len() > 1 && figure(self.min()) == figure(self.max())
+    }
+
     /// On which sides of its bounds values are: whether one is below, and whether one is above.
     #[must_use]
     pub fn sides(&self) -> (bool, bool) {
@@ -453,6 +486,7 @@ impl Row {
     /// Makes a prediction that was not committed in time a row that its study chose.
     pub(crate) fn is_no_prediction(&mut self) {
         self.kind = Kind::Fitted;
+        self.once_predicted = true;
     }
 
     /// Adds what another seed gave for the same row.

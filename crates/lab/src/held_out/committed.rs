@@ -66,13 +66,19 @@ impl Committed {
 }
 
 impl Committed {
+    /// Whether a row that was committed is a prediction still.
+    fn is_prediction(&self, row: &Row, outcome: &Outcome) -> bool {
+        row.kind() == Kind::Predicted && self.still_says(row, &outcome.seeds)
+    }
+
     /// How what was committed comes out, by the bounds of today's rows. Of another machine's rows
     /// none is judged, and nothing is said.
     fn judged(&self, outcome: &Outcome) -> Option<AsCommitted> {
         let is_judged = |row: &&Row| !matches!(row.verdict(), Verdict::NotJudged(_));
-        let predicted = outcome.rows.iter().filter(|row| row.kind() == Kind::Predicted);
+        let was = |row: &&Row| row.kind() == Kind::Predicted || row.was_predicted();
+        let predicted = outcome.rows.iter().filter(was).filter(is_judged);
         let all: Vec<(&Row, [f64; 3])> =
-            predicted.filter(is_judged).filter_map(|row| Some((row, self.of_row(row)?))).collect();
+            predicted.filter_map(|row| Some((row, self.of_row(row)?))).collect();
         let within = |(row, [_, min, max]): &&(&Row, [f64; 3])| {
             row.range().holds(*min) && row.range().holds(*max)
         };
@@ -84,6 +90,7 @@ impl Committed {
             score: Score::over(&then.collect::<Vec<_>>(), outcome),
             today_within: all.iter().filter(|(row, _)| !row.misses()).count(),
             today: Score::over(&today.collect::<Vec<_>>(), outcome),
+            fitted_since: all.iter().filter(|(row, _)| !self.is_prediction(row, outcome)).count(),
         })
     }
 }
@@ -147,11 +154,33 @@ mod tests {
         assert!(!all.rows[0].misses());
         let then = all.as_committed.as_ref().expect("something was committed");
         assert_eq!((then.rows, then.within, then.today_within), (1, 0, 1));
+        assert_eq!(then.fitted_since, 1);
         let score = all.score().expect("a score");
         assert!((score.worst_ratio - 44.18 / 56.7).abs() < 1e-3, "{score:?}");
         assert_eq!(then.today.as_ref().map(|score| score.median_ln), Some(0.0));
         let headline = crate::report::headline(&[all]);
-        assert!(headline.ends_with("as they were committed, 0 of 1 are."), "{headline}");
+        let end = "as they were committed, 0 of 1 are within, and 1 of the same 1 with the engine \
+                   of today (1 of them are called fitted since).";
+        assert!(headline.ends_with(end), "{headline}");
+    }
+
+    /// Nor does one that is called fitted because the repetition was mended.
+    #[test]
+    fn what_was_mended_stays_in_the_count_and_what_is_derived_was_never_in_it() {
+        let near = Bound::Within(0.05);
+        let row =
+            |make: fn(&'static str, _, _, _, _) -> Row, name| make(name, "MiB", 56.7, near, 44.18);
+        let rows = vec![
+            row(Row::fitted, "small vdev: allocated").once_predicted(),
+            row(Row::derived, "large vdev: allocated"),
+        ];
+        let mut all =
+            Outcome { rows, seeds: vec![1], ..Outcome::new("h7-unequal-vdevs", String::new()) };
+        only_what_was_committed(&mut all);
+        let then = all.as_committed.as_ref().expect("something was committed");
+        assert_eq!((then.rows, then.within, then.fitted_since), (1, 0, 1));
+        let headline = crate::report::headline(&[all]);
+        assert!(headline.starts_with("No predicted row is judged here; as they"), "{headline}");
     }
 
     #[test]

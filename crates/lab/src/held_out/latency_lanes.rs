@@ -25,7 +25,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, OnDevice, Setting};
 use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
-use crate::row::{Bound, Kind, Row};
+use crate::row::{Bound, Row};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
 use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
@@ -99,14 +99,15 @@ const PUBLISHED: &[Published] = &[
 ];
 
 /// A value that the mean over all minutes has to be near. No row is `predicted` any more: when the
-/// predictions were compared, a program that was to write was kept from it (see `OPENED`).
+/// predictions were compared, a program that was to write was kept from it (see `OPENED`). They
+/// stay in the count of what was committed.
 const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
-    Published::predicted(row, unit, value, Bound::Within(0.15)).of_kind(Kind::Fitted)
+    Published::predicted(row, unit, value, Bound::Within(0.15)).fitted_since()
 }
 
 /// A sample that has to be within the range over all minutes, of which the row is one end.
 const fn ends(row: &'static str, bound: Bound, value: f64) -> Published {
-    Published::predicted(row, "ms", value, bound).of_kind(Kind::Fitted)
+    Published::predicted(row, "ms", value, bound).fitted_since()
 }
 
 /// The parameter that was changed after the comparison.
@@ -306,6 +307,7 @@ fn tunables(memory_gib: u64) -> Vec<String> {
 fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let dirty_mib = dirty_max_mib(MEMORY_GIB) as f64;
+    let record = f64::from(RECORD_BYTES >> 10);
     vec![
         Parameter::choice("lanes and their latency", "as the rows say", Origin::Study),
         Parameter::choice("a file is opened", "once, not for each MiB", OPENED),
@@ -313,9 +315,9 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         of("file", FILE_MIB as f64, "MiB", Origin::Study),
         of("copies at once, two disks", UNEQUAL.copies as f64, "", Origin::Study),
         of("sample", SAMPLE, "s", Origin::Study),
-        of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
-        of("asynchronous writes, least", 1.0, "", Origin::Study),
-        of("asynchronous writes, most", 10.0, "", Origin::Study),
+        of("record: the default, says the study", record, "KiB", Origin::Study),
+        of("asynchronous writes, least", 1.0, "", Origin::Engine),
+        of("asynchronous writes, most", 10.0, "", Origin::Engine),
         of("neighbours are joined up to", 128.0, "KiB", Origin::Engine),
         Parameter::choice("awaited txgs are urgent", "no", Origin::Engine),
         of("dirty data that push a txg", PUSH_MIB as f64, "MiB", Origin::Engine),

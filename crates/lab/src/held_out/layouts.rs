@@ -273,12 +273,13 @@ impl Bonnie<'_> {
 fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let gib = |bytes: u64| (bytes >> 30) as f64;
+    let record = f64::from(RECORD_BYTES >> 10);
     let mut all = vec![
         of("file", gib(FILE_BYTES), "GiB", Origin::Study),
         of("memory of the machine", gib(MEMORY_BYTES), "GiB", Origin::Study),
         of("part of all bytes that is simulated", 1.0 / PART as f64, "", Origin::Assumed),
         setting.parameter(&MEMORY_FOR_BLOCKS),
-        of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
+        of("record: the default, says the study", record, "KiB", Origin::Study),
         of("disk: rotations", 7200.0, "/min", Origin::Study),
         of("disk: rate of the platter", MEDIA_BYTES_PER_S / 1e6, "MB/s", Origin::Assumed),
         of("programs that seek", SEEKERS as f64, "", Origin::Assumed),

@@ -74,8 +74,8 @@ pub(super) fn parameters_of_2013() -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     vec![
         of("dirty data that push a txg", 64.0, "MiB", Origin::Engine),
-        of("asynchronous writes, least", 1.0, "", Origin::Study),
-        of("asynchronous writes, most", 10.0, "", Origin::Study),
+        of("asynchronous writes, least", 1.0, "", Origin::Engine),
+        of("asynchronous writes, most", 10.0, "", Origin::Engine),
         of("neighbours are joined up to", 128.0, "KiB", Origin::Engine),
         Parameter::choice("awaited txgs are urgent", "no", Origin::Engine),
     ]

@@ -224,7 +224,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
     let mut all = vec![
         of("threads and files", THREADS as f64, "", Origin::Study),
         of("top-level vdevs", TOPS as f64, "", Origin::Study),
-        of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
+        of("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Engine),
         of("disk: seeks, times those below", SEEKS, "", fitted),
         of("disk: rate of the platter", MEDIA_BYTES_PER_S / 1e6, "MB/s", Origin::Assumed),
         of("part of the disks with files", FILL, "", Origin::Assumed),

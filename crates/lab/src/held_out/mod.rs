@@ -43,17 +43,25 @@ struct Published {
     kind: Kind,
     /// What it follows from, where the study has not printed it.
     from: Option<&'static str>,
+    /// Whether it was committed as a prediction, and is none any more.
+    once_predicted: bool,
 }
 
 impl Published {
     /// A value that was predicted.
     const fn predicted(row: &'static str, unit: &'static str, value: f64, bound: Bound) -> Self {
-        Self { row, unit, value, bound, kind: Kind::Predicted, from: None }
+        Self { row, unit, value, bound, kind: Kind::Predicted, from: None, once_predicted: false }
     }
 
     /// The same value, as evidence of another kind.
     const fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
+    }
+
+    /// The same value, whose prediction is called fitted since it was committed: it stays in the
+    /// count of what was committed.
+    const fn fitted_since(self) -> Self {
+        Self { kind: Kind::Fitted, once_predicted: true, ..self }
     }
 
     /// The same value, which follows from printed ones.
@@ -75,6 +83,7 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
         Kind::Own => return Row::own(name, unit, predicted),
     };
     let row = make(name, unit, p.value, p.bound, predicted);
+    let row = if p.once_predicted { row.once_predicted() } else { row };
     match p.from {
         Some(from) => row.follows(from),
         None => row,

@@ -7,7 +7,8 @@
 //!
 //! # The machine
 //!
-//! 7200 rpm and the rate of the platter are given. The size of memory is not: it is taken to be
+//! The rate of the platter is given, and 7200 rpm, as which the collection of studies reads the rate
+//! that it drains at. The size of memory is not: it is taken to be
 //! 4 GiB, of which a tenth for dirty data, because then the program is held back for some seconds,
 //! as the report has it; with 8 GiB the file fits, and the queue is full for less than one second,
 //! which is shown. Nothing says whether the disks cache writes. They are taken not to: a disk that
@@ -68,9 +69,9 @@ const PUBLISHED: &[Published] = &[
     near("under pressure: writes", "/s", 1068.0).of_kind(Kind::Derived),
     // Records, which are joined up to the same size.
     near("under pressure: size of a write", "KiB", 127.0).of_kind(Kind::Derived),
-    near(PRESSED, "ms", 9.35).of_kind(Kind::Fitted),
+    near(PRESSED, "ms", 9.35).fitted_since(),
     near("under pressure: writes under way", "", 9.98).of_kind(Kind::Derived),
-    near(DRAINS, "MB/s", 13.0).of_kind(Kind::Fitted),
+    near(DRAINS, "MB/s", 13.0).fitted_since(),
 ];
 
 const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
@@ -243,10 +244,11 @@ fn seconds(seen: &WriteLog, began: Duration, slow: Duration, done: Duration) -> 
 fn parameters() -> Vec<Parameter> {
     let mut all = vec![
         Parameter::new("disk: rate of the platter", MEDIA_KIB_PER_S, "KiB/s", Origin::Study),
-        Parameter::new("disk: rotations", 7200.0, "/min", Origin::Study),
+        // No disk is named. What drains was read as a turn and a transfer for each write.
+        Parameter::new("disk: rotations", 7200.0, "/min", Origin::Fitted(DRAINS)),
         Parameter::choice("pool", "a mirror of two", Origin::Study),
         Parameter::new("file", FILE_MIB as f64, "MiB", Origin::Study),
-        Parameter::new("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
+        Parameter::new("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Engine),
         Parameter::new("memory of the machine", MEMORY_GIB as f64, "GiB", Origin::Fitted(PRESSED)),
         Parameter::new("rate of a copy into memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
     ];

@@ -8,7 +8,7 @@
 //!
 //! # The machine
 //!
-//! The disks have 10,000 rpm, which is given, with the time of a thread's writes to one disk; they
+//! The disks have 10,000 rpm, by the time of a thread's writes to one disk, which is given; they
 //! are those of data sheets otherwise, with 160 MB/s, in the middle of what the study leaves open,
 //! whose ends are shown. They cache no writes: a write takes a turn there. Data stay uncompressed.
 //! A thread needs 20 us for itself between two writes. Processors cost nothing else, which above
@@ -93,6 +93,9 @@ const PUBLISHED_BUSY: [[f64; 4]; 6] = [
     [100.0, 100.0, 99.0, 92.0],
 ];
 
+/// The cell that chose how fast the disks turn: a write takes 5.98 ms there, which is one turn.
+const FIRST: &str = "1 disks, 1 threads: writes";
+
 /// How near each has to be.
 const NEAR_PART: f64 = 0.25;
 const NEAR: Bound = Bound::Within(NEAR_PART);
@@ -116,14 +119,16 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             let cell = cell(disks, threads, MB_PER_S, setting)?;
             let name = format!("{disks} disks, {threads} threads");
             let published = PUBLISHED[line][column];
-            // The first cell is given: it says how fast the disks turn.
-            let make = if (disks, threads) == (1, 1) { Row::input } else { Row::predicted };
+            // How fast the disks turn was chosen by the first cell.
+            let make = if (disks, threads) == (1, 1) { Row::fitted } else { Row::predicted };
             let writes = format!("{name}: writes");
             rows.push(make(writes, "/s", published, NEAR, cell.per_second));
             if let Some(line) = BUSY_OF.iter().position(|of| *of == threads) {
                 let (name, busy) = (format!("{name}: busy"), cell.busy_percent);
-                // A thread that waits for each write keeps the disk of the first cell busy.
-                let make = if (disks, threads) == (1, 1) { Row::derived } else { Row::predicted };
+                // A thread that waits for each write keeps one of the disks busy; and one disk
+                // is busy whatever its threads do, as one of them always waits for it.
+                let follows = disks == 1 || threads == 1;
+                let make = if follows { Row::derived } else { Row::predicted };
                 let published = PUBLISHED_BUSY[line][column];
                 // As near as the rates, and no more than all of the time.
                 let near = Bound::Points(NEAR_PART * published);
@@ -278,7 +283,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let choice = Parameter::choice;
     vec![
-        of("disk: rotations", 10_000.0, "/min", Origin::Study),
+        of("disk: rotations", 10_000.0, "/min", Origin::Fitted(FIRST)),
         of("disk: rate of the platter", MB_PER_S, "MB/s", Origin::Assumed),
         choice("disk: write cache", "off", Origin::Assumed),
         choice("disk: seeks, commands, sectors", "data sheets", Origin::DataSheet),

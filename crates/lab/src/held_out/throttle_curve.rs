@@ -15,6 +15,10 @@
 //! time from the transaction before to this one, while more than 60 % of the limit is dirty: that
 //! is what the formula is of, whichever writer waits. Nothing is delayed below.
 //!
+//! That was committed as a prediction and is none: what is dirty is given, and the engine has the
+//! formula of the study's, so each of these rows is that formula at a number of the study. They are
+//! derived. What the study has beyond the formula is one figure, by how much its delays are above.
+//!
 //! The trace is of an engine that pushed txgs of a few megabytes while another one synced; the
 //! change it belongs to mended that. None is to be seen here.
 //!
@@ -97,27 +101,27 @@ const PUBLISHED: &[Published] = &[
     delay("txg 7, 75 % dirty: mean delay", 335.0),
     delay("txg 8, 78 % dirty: mean delay", 430.0),
     delay("txg 9, 70 % dirty: mean delay", 222.0),
-    again("txg 10, 75 % dirty: mean delay", 334.0),
+    delay("txg 10, 75 % dirty: mean delay", 334.0),
     delay("txg 11, 77 % dirty: mean delay", 411.0),
     delay("txg 12, 88 % dirty: mean delay", 1274.0),
-    again("txg 13, 77 % dirty: mean delay", 401.0),
-    again("txg 14, 77 % dirty: mean delay", 412.0),
-    again("txg 15, 77 % dirty: mean delay", 407.0),
-    again("txg 16, 77 % dirty: mean delay", 393.0),
+    delay("txg 13, 77 % dirty: mean delay", 401.0),
+    delay("txg 14, 77 % dirty: mean delay", 412.0),
+    delay("txg 15, 77 % dirty: mean delay", 407.0),
+    delay("txg 16, 77 % dirty: mean delay", 393.0),
     delay("txg 17, 71 % dirty: mean delay", 200.0),
     delay("txg 18, 67 % dirty: mean delay", 140.0),
     near("delays over the formula, median", "", 1.10)
         .of_kind(Kind::Derived)
         .following("its delays and the formula"),
     near("limit default: written", "MiB/s", 1792.0),
-    near("limit default: p10 of a write", "us", 17.0),
+    copied("limit default: p10 of a write", 17.0),
     near("limit default: p50 of a write", "us", 21.0),
     near("limit default: p90 of a write", "us", 39.0),
     near("limit default: p99 of a write", "us", 2100.0),
     near("limit default: p99.9 of a write", "us", 22_000.0),
     near("limit default: longest of a write", "us", 938_000.0),
     near("limit 1 GiB: written", "MiB/s", 1553.0).of_kind(Kind::Input),
-    near("limit 1 GiB: p10 of a write", "us", 553.0),
+    copied("limit 1 GiB: p10 of a write", 553.0),
     near("limit 1 GiB: p50 of a write", "us", 840.0),
     near("limit 1 GiB: p90 of a write", "us", 881.0),
     near("limit 1 GiB: p99 of a write", "us", 963.0),
@@ -125,20 +129,20 @@ const PUBLISHED: &[Published] = &[
     near("limit 1 GiB: longest of a write", "us", 44_000.0),
 ];
 
-/// A delay of (a).
+/// A delay of (a): the engine's formula at the dirty data that are given.
 const fn delay(row: &'static str, value: f64) -> Published {
-    Published::predicted(row, "us", value, Bound::Within(0.15))
-}
-
-/// One at the dirty data of a txg before it: the same prediction, once more.
-const fn again(row: &'static str, value: f64) -> Published {
-    delay(row, value).of_kind(Kind::Derived)
+    Published::predicted(row, "us", value, Bound::Within(0.15)).of_kind(Kind::Derived)
 }
 
 /// One where the mean of what is dirty is below the begin of the curve: only a txg that was partly
 /// above had any.
 const fn below(row: &'static str, value: f64) -> Published {
-    Published::predicted(row, "us", value, Bound::AtMost)
+    Published::predicted(row, "us", value, Bound::AtMost).of_kind(Kind::Derived)
+}
+
+/// The fastest writes: those that wait for nothing take as long as a copy, which is a parameter.
+const fn copied(row: &'static str, value: f64) -> Published {
+    near(row, "us", value).of_kind(Kind::Derived)
 }
 
 const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
@@ -408,10 +412,12 @@ fn fio(name: &str, limit: u64, setting: &Setting) -> Result<Vec<Row>, StreamErro
 fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let choice = Parameter::choice;
+    let limit = DIRTY_MAX as f64 / 1e6;
     vec![
-        of("(a) dirty data at most", DIRTY_MAX as f64 / 1e6, "MB", Origin::Study),
+        of("(a) dirty data at most, of 716 to 723 by the text", limit, "MB", Origin::Study),
         of("(a) dirty data that push a txg", 64.0, "MiB", Origin::Engine),
-        choice("(a) rate of the disk", "70 and 110 MB/s", Origin::Study),
+        // Two of the rates between 51 and 169 that are printed of txgs.
+        choice("(a) rate of the disk", "70 and 110 MB/s", Origin::Assumed),
         setting.parameter(&UNEVEN),
         choice("(a) record", "8 to 128 KiB", Origin::Assumed),
         of("(a) writers", WRITERS as f64, "", Origin::Assumed),

@@ -4,7 +4,8 @@ use super::escape::escape;
 use super::story::{differences, story};
 use super::svg::{COLOURS, Classes, svg};
 use super::{
-    DIFFERS, bounds, freedom, headline, outside, published, reasons, spread, values, verdict,
+    DIFFERS, bounds, freedom, headline, outside, published, reasons, sameness, spread, values,
+    verdict,
 };
 use crate::digits::figure;
 use crate::outcome::{Chart, Outcome, Tally, tallies};
@@ -245,8 +246,8 @@ fn table(outcome: &Outcome, out: &mut String) {
     }
     out.push_str("</table></div>\n");
     kinds(&outcome.tallies(), out);
-    if let Some(reasons) = reasons(outcome) {
-        let _ = writeln!(out, "<p>{}</p>", escape(&reasons));
+    for text in reasons(outcome).into_iter().chain(sameness(outcome)) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&text));
     }
 }
 

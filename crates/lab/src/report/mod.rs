@@ -13,7 +13,7 @@ pub use lists::{experiments, presets, validations};
 pub use text::text;
 
 use crate::digits::figure;
-use crate::outcome::{Outcome, Tally, tallies};
+use crate::outcome::{AsCommitted, Outcome, Tally, tallies};
 use crate::row::{Kind, Published, Row, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -46,6 +46,7 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             "independent_published_values": outcome.independent_values(),
             "score": outcome.score(),
             "as_committed": outcome.as_committed,
+            "same_for_all_seeds": outcome.rows.iter().filter(|row| row.is_the_same()).count(),
             "says": outcome.says(),
         })
     });
@@ -55,8 +56,12 @@ pub fn json(outcomes: &[Outcome]) -> Value {
         "summary": {
             "headline": headline(outcomes),
             "kinds": json_kinds(&all),
-            "as_committed": as_committed(outcomes)
-                .map(|(within, rows)| json!({ "rows": rows, "within": within })),
+            "as_committed": as_committed(outcomes).map(|all| json!({
+                "rows": all.rows,
+                "within": all.within,
+                "today_within": all.today_within,
+                "fitted_since": all.fitted_since,
+            })),
         },
         "experiments": experiments,
     })
@@ -102,7 +107,7 @@ fn json_kinds(tallies: &[Tally]) -> Value {
 
 /// The one sentence that sums up: how many predictions came out. Where studies were held out it
 /// says beside it how what was committed of them came out, which no later change of the engine
-/// makes better or worse.
+/// makes better or worse, and how the same rows come out today.
 #[must_use]
 pub fn headline(outcomes: &[Outcome]) -> String {
     let all = tallies(outcomes.iter().flat_map(|outcome| &outcome.rows));
@@ -115,17 +120,53 @@ pub fn headline(outcomes: &[Outcome]) -> String {
         _ => "of the studies that were held out, ",
     };
     match as_committed(outcomes) {
-        Some((within, rows)) => {
-            format!("{text}; {of_held_out}as they were committed, {within} of {rows} are.")
-        }
+        Some(all) => format!(
+            "{text}; {of_held_out}as they were committed, {} of {rows} are within, and {} of the \
+             same {rows} with the engine of today{}.",
+            all.within,
+            all.today_within,
+            match all.fitted_since {
+                0 => String::new(),
+                since => format!(" ({since} of them are called fitted since)"),
+            },
+            rows = all.rows,
+        ),
         None => format!("{text}."),
     }
 }
 
-/// How many predictions are within their bounds as they were committed, and of how many.
-fn as_committed(outcomes: &[Outcome]) -> Option<(usize, usize)> {
+/// How the predictions of all studies that were held out came out; the scores are each study's.
+fn as_committed(outcomes: &[Outcome]) -> Option<AsCommitted> {
     let all = outcomes.iter().filter_map(|outcome| outcome.as_committed.as_ref());
-    all.map(|one| (one.within, one.rows)).reduce(|a, b| (a.0 + b.0, a.1 + b.1))
+    all.cloned().reduce(|a, b| AsCommitted {
+        rows: a.rows + b.rows,
+        within: a.within + b.within,
+        score: None,
+        today_within: a.today_within + b.today_within,
+        today: None,
+        fitted_since: a.fitted_since + b.fitted_since,
+    })
+}
+
+/// Where seeds decide nothing: how many rows have the same value with each of them. Nothing is said
+/// of one seed.
+pub(crate) fn sameness(outcome: &Outcome) -> Option<String> {
+    let several: Vec<&Row> = outcome.rows.iter().filter(|row| row.values().len() > 1).collect();
+    let same = several.iter().filter(|row| row.is_the_same()).count();
+    let predicted = || several.iter().filter(|row| row.kind() == Kind::Predicted);
+    let of_predicted = predicted().filter(|row| row.is_the_same()).count();
+    let kinds = match predicted().count() {
+        0 => String::new(),
+        all => format!(", of the predicted ones {of_predicted} of {all}"),
+    };
+    let text = "no start condition decides them, and their range is no range of anything.";
+    match (same, several.len()) {
+        (0, _) => None,
+        (same, all) if same == all => {
+            Some(format!("The same for all seeds: all {all} rows: {text}"))
+        }
+        (same, all) => Some(format!("The same for all seeds: {same} of {all} rows{kinds}: {text}")),
+    }
 }
 
 /// What is published, in a cell of a table.

@@ -2,8 +2,8 @@
 
 use super::story::differences;
 use super::{
-    DIFFERS, bounds, freedom, headline, log_ticks, outside, published, reasons, spread, ticks_of,
-    values, verdict,
+    DIFFERS, bounds, freedom, headline, log_ticks, outside, published, reasons, sameness, spread,
+    ticks_of, values, verdict,
 };
 use crate::digits::figure;
 use crate::outcome::{Chart, Outcome};
@@ -25,7 +25,7 @@ pub fn text(outcome: &Outcome, width: usize) -> String {
     text.push('\n');
     if !outcome.rows.is_empty() {
         rows(outcome, &mut text);
-        kinds(outcome, &mut text);
+        kinds(outcome, width.clamp(40, 100), &mut text);
         differs(outcome, width.clamp(40, 100), &mut text);
     }
     if !outcome.parameters.is_empty() {
@@ -74,7 +74,7 @@ fn rows(outcome: &Outcome, text: &mut String) {
 }
 
 /// How many of each kind, and why some are not judged.
-fn kinds(outcome: &Outcome, text: &mut String) {
+fn kinds(outcome: &Outcome, width: usize, text: &mut String) {
     let mut table = vec![["kind", "rows", "judged", "within", ""].map(str::to_owned).to_vec()];
     for tally in outcome.tallies().into_iter().filter(|tally| tally.rows > 0) {
         let counts = [tally.rows, tally.judged, tally.within].map(|n| n.to_string());
@@ -87,6 +87,9 @@ fn kinds(outcome: &Outcome, text: &mut String) {
     columns(&table, |column| column == 0 || column == 4, text);
     if let Some(reasons) = reasons(outcome) {
         let _ = writeln!(text, "{reasons}");
+    }
+    if let Some(sameness) = sameness(outcome) {
+        wrap(&sameness, width, text);
     }
 }
 
