@@ -132,7 +132,7 @@ const DOCUMENT_2: &[Item] = &[
     item("text: 30 more with a second LUN", In(PIOS, "settings of 2007: 2 units", "", "")),
     item("text: 10 more with two more", In(PIOS, "settings of 2007: 4 units", "", "")),
     item("text: 350 with 12 LUNs", In(PIOS, "settings of 2007: 12 units", "", "")),
-    item("text: no speed-up by threads", In(PIOS, "settings of 2007: 64 threads", "", "")),
+    item("text: no speed-up by threads", In(PIOS, "settings of 2007: 64 threads", "over 1", "")),
     item(
         "ext3 as a reference",
         Not("another file system, of which there is no model; its figures are in no text"),
@@ -186,7 +186,7 @@ const DOCUMENT_3: &[Item] = &[
 ];
 
 const DOCUMENT_4: &[Item] = &[
-    item("best case 80 %, worst case 14 %", In(INDIRECT, "128 KiB over 16 KiB, every", "", "")),
+    item("best case 80 %, worst case 14 %", In(INDIRECT, "128 KiB over 16 KiB, every", "gain", "")),
     item("no workload got slower", In(INDIRECT, "workloads that", "", "")),
     item("cases 1 and 2: IOPS", In(INDIRECT, "", "block: rate", "reads/s")),
     item("cases 1 and 2: I/Os of L0", In(INDIRECT, "", "L0", "I/Os")),
@@ -199,7 +199,7 @@ const DOCUMENT_4: &[Item] = &[
     item("write cases: file", In(INDIRECT, "", "file, 200 times", "")),
     item("write cases: allocated", In(INDIRECT, "", "allocated", "")),
     item("write cases: IOPS", In(INDIRECT, "", "rate", "writes/s")),
-    item("write cases: gains", In(INDIRECT, "128 KiB over 16 KiB, writes", "", "")),
+    item("write cases: gains", In(INDIRECT, "128 KiB over 16 KiB, writes", "gain", "")),
     item("write case 2: 95 and 85 % fragmented", In(INDIRECT, "", "lz4: fragmentation", "%")),
     item("write case 2: 10 points less", In(INDIRECT, "writes at", "with 128 KiB", "")),
     item("scrub, deletion, send are helped", In(INDIRECT, "128 KiB over 16 KiB, ", "speed", "")),

@@ -17,7 +17,7 @@
 
 use super::published::{WRITES, Write};
 use super::reads::disks;
-use super::rows::OVER;
+use super::rows::of_gain;
 use super::world::{self, DATASET, FILE, Image, RECORD, Result};
 use super::{SHIFTS, kib};
 use crate::content::{CONTENTS, contents, packed};
@@ -289,10 +289,11 @@ pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written]) {
         }
         let case = pair[0].case;
         let name = |what: &str| format!("writes at 1/{SCALE}, {}: {what}", case.compression);
-        let published = case.iops[1] / case.iops[0];
-        let gain = pair[1].rate() / pair[0].rate();
-        let row = format!("{OVER}, {}", name("rate"));
-        rows.push(Row::derived(row, "times", published, NEAR, gain).follows("both rates"));
+        let published = 100.0 * (case.iops[1] / case.iops[0] - 1.0);
+        let over = pair[1].rate() / pair[0].rate();
+        let what = format!("writes at 1/{SCALE}, {}", case.compression);
+        let [over, gain] = of_gain(&what, published, over);
+        rows.extend([over, gain.follows("both rates")]);
         if let Some([small, large]) = case.fragmentation_percent {
             let less = pair[0].fragmentation_percent - pair[1].fragmentation_percent;
             let row = name("fragmentation less with 128 KiB");

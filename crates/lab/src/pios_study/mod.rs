@@ -207,7 +207,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
 fn more_with_16(bandwidths: &[f64]) -> Option<Row> {
     let [eight, sixteen, ..] = bandwidths else { return None };
     let name = "16 zio threads: more than with 8";
-    Some(Row::derived(name, "MB/s", MORE_WITH_16, NEAR, sixteen - eight))
+    Some(Row::derived(name, "MiB/s", MORE_WITH_16, NEAR, sixteen - eight))
 }
 
 /// Every row that has a published value, of nothing that was measured.

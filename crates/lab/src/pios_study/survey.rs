@@ -39,8 +39,11 @@ const NATIVE_BLOCK: u64 = 128 << 10;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// What `dd` writes to one unit.
+/// What `dd` writes to one unit. It counts millions of bytes, pios counts 2^20: 8192 of them in
+/// 24.57 s are its 333.
 const DD_MB_PER_S: f64 = 350.0;
+/// Unit of what pios prints.
+const PIOS_MB: &str = "MiB/s";
 
 const UNITS: &str = "Units in the pool";
 /// What the study's text says of 1, 2, 4 and 12 units: 210, 30 and 10 more, and 350.
@@ -147,6 +150,8 @@ const LEAVES_2007: &str = "2007, leaf-sync threads";
 const BLOCKS_2007: &str = "2007, block size";
 const UNSUMMED_2007: &str = "2007, no checksums";
 const SHA_256_2007: &str = "2007, SHA-256";
+const LARGE_THREADS_2007: &str = "2007, blocks of 1 MiB, threads";
+const LARGE_UNITS_2007: &str = "2007, blocks of 1 MiB, units";
 
 /// The three open things where locks are kept for some time.
 const LOCKED_THREADS: &str = "zinc with locks, threads";
@@ -157,6 +162,9 @@ const UNLOCKED: &str = "zinc, threads, blocks of 128 KiB";
 
 /// Leaf-sync threads of the study's third profile.
 const PROFILED_LEAVES: f64 = 4.0;
+
+/// Threads of the application in the runs without checksums.
+const UNSUMMED_THREADS: [u64; 4] = [1, 4, 16, 64];
 
 /// Adds all runs of the surveys.
 pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
@@ -182,7 +190,10 @@ pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
     jobs.survey(LEAVES_2007, &[1, 2, 4, 8, 32], |n| old(16, n));
     jobs.survey(BLOCKS_2007, axes.blocks, |n| block(old(8, 1), n));
     jobs.add(SHA_256_2007, 4, native().tuned(Tunable::Checksum, SHA_256));
-    jobs.add(UNSUMMED_2007, 4, Setup { checksum: false, ..native() });
+    let unsummed = |n| threads(Setup { checksum: false, ..native() }, n);
+    jobs.survey(UNSUMMED_2007, &UNSUMMED_THREADS, unsummed);
+    jobs.survey(LARGE_THREADS_2007, &[1, 64], |n| threads(old(8, 1), n));
+    jobs.survey(LARGE_UNITS_2007, &[1, 12], |n| Setup { luns: n as usize, ..old(8, 1) });
 }
 
 /// The surveys where locks are kept for some time.
@@ -292,10 +303,10 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// The rate of one unit as it is.
+/// The rate of one unit as it is, in MiB a second.
 fn of_dd(rate: f64) -> Row {
     // What the disks of a unit carry was given by it.
-    Row::input("dd: one unit without a pool", "MB/s", DD_MB_PER_S, NEAR, rate)
+    Row::input("dd: one unit without a pool", "MB/s", DD_MB_PER_S, NEAR, rate * MIB / 1e6)
 }
 
 /// Every row of the surveys that has a published value, of nothing that was measured.
@@ -305,7 +316,9 @@ pub(super) fn sample(nothing: &Measured) -> Vec<Row> {
         (THREADS_2007, &[1, 4, 64][..]),
         (UNITS_2007, &[1, 2, 4, 12]),
         (ZIO_2007, &[8, 12]),
-        (LEAVES_2007, &[1, 2, 4]),
+        (LEAVES_2007, &[1, 2, 4, 32]),
+        (LARGE_THREADS_2007, &[1, 64]),
+        (LARGE_UNITS_2007, &[1, 12]),
         (BLOCKS_2007, ALL.blocks),
         (SHA_256_2007, &[4]),
         (UNSUMMED_2007, &[4]),
@@ -327,19 +340,19 @@ fn of_2007(done: &Done) -> Vec<Row> {
     };
     let units = |luns| (format!("{luns} units, blocks of 128 KiB"), at(UNITS_2007, luns));
     let (twelve, found) = units(12);
-    compare(&twelve, 350.0, NEAR, found, "MB/s");
+    compare(&twelve, 350.0, NEAR, found, PIOS_MB);
     let over = |name, x, y| Some(at(name, x)? / at(name, y)?);
     let gain = |name, x, y| Some(at(name, x)? - at(name, y)?);
     let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(THREADS_2007, 4)?));
-    compare("gain without checksums", 10.0, Bound::Within(0.5), unsummed, "MB/s");
+    compare("gain without checksums", 10.0, Bound::Within(0.5), unsummed, PIOS_MB);
     // By the word of the study; its profiles sum four times as fast as its processors do SHA-256.
     let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(SHA_256_2007, 4)?));
     let what = "gain without checksums, over SHA-256";
-    compare(what, 10.0, Bound::Within(0.5), unsummed, "MB/s");
+    compare(what, 10.0, Bound::Within(0.5), unsummed, PIOS_MB);
     for kib in [512, 1024] {
         let found = gain(BLOCKS_2007, kib << 10, NATIVE_BLOCK);
         let what = format!("gain with blocks of {kib} KiB (20 to 50)");
-        compare(&what, 20.0, Bound::RangeTo(50.0), found, "MB/s");
+        compare(&what, 20.0, Bound::RangeTo(50.0), found, PIOS_MB);
     }
     let by_zio = done.points(ZIO_2007);
     let best = by_zio.iter().map(|p| p.1).fold(0.0, f64::max);
@@ -349,7 +362,7 @@ fn of_2007(done: &Done) -> Vec<Row> {
     let mut following = Vec::new();
     for (luns, published, sum) in [(2, 240.0, "210 + 30"), (4, 250.0, "210 + 30 + 10")] {
         let (what, found) = units(luns);
-        let row = |m| Row::derived(name(&what), "MB/s", published, NEAR, m).follows(sum);
+        let row = |m| Row::derived(name(&what), PIOS_MB, published, NEAR, m).follows(sum);
         following.extend(found.map(row));
     }
     let row = |m| Row::predicted(name("64 threads over 1"), "times", 1.0, Bound::AtMost, m);
@@ -372,17 +385,43 @@ fn of_2007(done: &Done) -> Vec<Row> {
     // A unit's cost of a command was chosen by it.
     let one = at(UNITS_2007, 1);
     let what = name("1 unit, blocks of 128 KiB");
-    rows.splice(0..0, one.map(|rate| Row::fitted(what, "MB/s", 210.0, NEAR, rate)));
+    rows.splice(0..0, one.map(|rate| Row::fitted(what, PIOS_MB, 210.0, NEAR, rate)));
     for (more, fewer, published) in [(2, 1, 30.0), (4, 2, 10.0)] {
         let what = name(&format!("{more} units: more than {fewer}"));
         let gain = gain(UNITS_2007, more, fewer);
         // What was printed is what a unit adds; a sum may agree because none of them does.
-        rows.extend(gain.map(|gain| Row::predicted(what, "MB/s", published, NEAR, gain)));
+        rows.extend(gain.map(|gain| Row::predicted(what, PIOS_MB, published, NEAR, gain)));
     }
     let mut rows: Vec<Row> = rows.into_iter().map(of_one_sentence).collect();
     rows.extend(following);
+    rows.extend(of_words(done));
     rows.extend(series_of_2007(done));
     rows
+}
+
+/// What the study says in words of surveys whose values are lost: that larger blocks help neither
+/// threads nor stripes to scale, and that more and more leaf-sync threads lose again. What is less
+/// than noise is no change. They are quotients of rows of the series.
+fn of_words(done: &Done) -> Vec<Row> {
+    let over = |survey, more, fewer| {
+        let rate = |x| done.of(survey, x).map(Measured::mib_per_second);
+        Some(rate(more)? / rate(fewer)?)
+    };
+    let gains = |large, native, most| Some(over(large, most, 1)? / over(native, most, 1)?);
+    let threads = gains(LARGE_THREADS_2007, THREADS_2007, 64);
+    let units = gains(LARGE_UNITS_2007, UNITS_2007, 12);
+    let by = "with blocks of 1 MiB, over that with 128 KiB";
+    let words = [
+        (format!("64 threads over 1, {by}"), 1.0 + NOISE, threads),
+        (format!("12 units over 1, {by}"), 1.0 + NOISE, units),
+        ("32 leaf-sync threads over 2".to_owned(), 1.0 - NOISE, over(LEAVES_2007, 32, 2)),
+    ];
+    let row = |(what, most, found): (String, f64, Option<f64>)| {
+        let name = format!("settings of 2007: {what}");
+        let row = Row::derived(name, "times", most, Bound::AtMost, found?);
+        Some(row.follows("its words, and noise"))
+    };
+    words.into_iter().filter_map(row).collect()
 }
 
 /// The study says one gain of sums, and not of which, and one of two sizes of blocks.
@@ -401,7 +440,7 @@ fn series_of_2007(done: &Done) -> Vec<Row> {
     let mut all = |survey, unit_of_x: &str, part: f64| {
         for (x, rate) in done.points(survey) {
             let name = format!("{survey}: {} {unit_of_x}", x / part);
-            rows.push(Row::own(name, "MB/s", rate));
+            rows.push(Row::own(name, PIOS_MB, rate));
         }
     };
     all(THREADS_2007, "of the application", 1.0);
@@ -409,6 +448,13 @@ fn series_of_2007(done: &Done) -> Vec<Row> {
     all(BLOCKS_2007, "KiB", 1024.0);
     all(ZIO_2007, "of the engine", 1.0);
     all(LEAVES_2007, "of the engine", 1.0);
+    all(LARGE_THREADS_2007, "of the application", 1.0);
+    all(LARGE_UNITS_2007, "of the array", 1.0);
+    for (threads, rate) in done.points(UNSUMMED_2007) {
+        let Some(summed) = done.of(THREADS_2007, threads as u64) else { continue };
+        let name = format!("{UNSUMMED_2007}: gain with {threads} threads");
+        rows.push(Row::own(name, PIOS_MB, rate - summed.mib_per_second()));
+    }
     rows
 }
 
