@@ -309,8 +309,8 @@ fn pios(c: &mut Claims<'_>) {
     // There is "no speed-up" by threads, and any threads for leaves are "better" than none.
     c.follows(&name("64 threads over 1"), "times", 1.0);
     c.follows(&name("2, 8 and 32 leaf-sync threads over none"), "times", 1.0);
-    // Larger blocks help neither threads nor units, and the most leaf-sync threads lose again; what is
-    // within 3 % is the same.
+    // Larger blocks help neither threads nor units, and the most leaf-sync threads lose again; what
+    // is within 3 % is the same.
     for what in ["64 threads over 1", "12 units over 1"] {
         let what = format!("{what}, with blocks of 1 MiB, over that with 128 KiB");
         c.follows(&name(&what), "times", 1.03);

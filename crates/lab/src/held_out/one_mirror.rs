@@ -7,8 +7,8 @@
 //!
 //! # The machine
 //!
-//! The rate of the platter is given, and 7200 rpm, as which the collection of studies reads the rate
-//! that it drains at. The size of memory is not: it is taken to be
+//! The rate of the platter is given, and 7200 rpm, as which the collection of studies reads how it
+//! drains. The size of memory is not: it is taken to be
 //! 4 GiB, of which a tenth for dirty data, because then the program is held back for some seconds,
 //! as the report has it; with 8 GiB the file fits, and the queue is full for less than one second,
 //! which is shown. Nothing says whether the disks cache writes. They are taken not to: a disk that

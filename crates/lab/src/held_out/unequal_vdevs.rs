@@ -39,9 +39,9 @@ const DIRTY_MIB: u64 = MEMORY_MIB / 10;
 /// at 64 MiB, of which today's knob makes 49.
 const PUSH_PERCENT: u64 = 64 * 100 / DIRTY_MIB;
 
-/// What the study measured. Of six figures three are independent: how the data are shared out, which
-/// is what the small vdev has, and the size of each vdev, which is in what is free of it. How much
-/// is written is given.
+/// What the study measured. Of six figures three are independent: how the data are shared out,
+/// which is what the small vdev has, and the size of each vdev, which is in what is free of it. How
+/// much is written is given.
 const PUBLISHED: &[Published] = &[
     // Sums of the two vdevs.
     published("pool: allocated", 252.0).of_kind(Kind::Derived),

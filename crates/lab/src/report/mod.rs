@@ -159,7 +159,7 @@ pub(crate) fn sameness(outcome: &Outcome) -> Option<String> {
         0 => String::new(),
         all => format!(", of the predicted ones {of_predicted} of {all}"),
     };
-    let text = "no start condition decides them, and their range is no range of anything.";
+    let text = "no start condition decides them, and their range shows nothing.";
     match (same, several.len()) {
         (0, _) => None,
         (same, all) if same == all => {
