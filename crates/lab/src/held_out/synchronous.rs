@@ -289,6 +289,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
         choice("disk: seeks, commands, sectors", "data sheets", Origin::DataSheet),
         of("write and record", 8.0, "KiB", Origin::Study),
         choice("files", "one for each thread, in one dataset", Origin::Study),
+        choice("compression and checksum, instead of lz4 and edonr", "off", Origin::Assumed),
         of("dirty data at most", 4.0, "GiB", Origin::Assumed),
         of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Assumed),
         of("a thread's own time for a write", 20.0, "us", Origin::Assumed),
