@@ -67,7 +67,8 @@ pub enum UnmountMode {
     Forcibly,
 }
 
-/// The mounts of this process.
+/// The mounts of this process. Clones are the same ones.
+#[derive(Clone)]
 pub struct Mounts(Arc<Shared>);
 
 struct Shared {

@@ -10,7 +10,6 @@ use crate::errno::{self, FuseResult};
 use crate::kernel::{Errno, INodeNo};
 use crate::served::{Caller, Front};
 use crate::snapshots::{InodeTarget, Snapshots};
-use crate::system;
 use engine::live::{LivePool, Tunable};
 use engine::{Error, ErrorKind, OpenPool, Refusal, permissions};
 use std::sync::Arc;
@@ -57,7 +56,7 @@ impl Snapshots {
     /// The full name of one that is not mounted by itself: that mount would be left without it.
     fn unmounted(&self, name: &[u8]) -> FuseResult<String> {
         let full = self.full_name(&self.find(name)?.name);
-        match system::listed().iter().any(|mount| mount.name == full) {
+        match (self.is_mounted)(&full) {
             true => Err(Errno::EBUSY),
             false => Ok(full),
         }

@@ -93,6 +93,8 @@ pub struct Snapshots {
     pool: WeakPool,
     name: String,
     open: RwLock<Vec<Open>>,
+    /// Whether the dataset or snapshot with a full name is mounted by itself.
+    pub(crate) is_mounted: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 /// A snapshot that was looked into.
@@ -134,10 +136,16 @@ fn short(name: &str) -> &str {
 }
 
 impl Snapshots {
-    /// Those of the dataset `name`.
+    /// Those of the dataset `name`; `is_mounted` tells which datasets and snapshots of the pool are
+    /// mounted by themselves.
     #[must_use]
-    pub fn of(pool: &OpenPool, name: &str) -> Self {
-        Self { pool: pool.downgrade(), name: name.to_owned(), open: RwLock::default() }
+    pub fn of(
+        pool: &OpenPool,
+        name: &str,
+        is_mounted: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let (pool, name, is_mounted) = (pool.downgrade(), name.to_owned(), Box::new(is_mounted));
+        Self { pool, name, open: RwLock::default(), is_mounted }
     }
 
     pub(crate) fn pool(&self) -> FuseResult<OpenPool> {

@@ -121,12 +121,12 @@ pub fn with_inherited(outer: Listed, found_by: &OsStr) -> Vec<Listed> {
     found
 }
 
-/// Names damaged files (`DATASET:/PATH`) by where programs find them, as far as what they are in is
-/// mounted.
-pub fn name_seen(damaged: &mut [String]) {
-    let mounted = listed();
+/// Names damaged files (`DATASET:/PATH`) of a pool by where programs find them, as far as what they
+/// are in is among the pool's mounts. The system's list does not tell those: another pool may have
+/// the same name.
+pub fn name_seen(damaged: &mut [String], mounted: &[Listed]) {
     for name in damaged {
-        if let Some(seen) = seen_at(&mounted, name) {
+        if let Some(seen) = seen_at(mounted, name) {
             *name = seen;
         }
     }

@@ -33,8 +33,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::escape::word;
 
-/// How long a server may take to identify itself: on a busy machine it waits for its turn, too.
+/// How long a server may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Times that one is asked which is not stopped: on a busy machine it waits for its turn.
+const TRIES: u32 = 3;
 /// What to do about one that does not answer.
 const OF_SILENT: &str =
     "a stopped process continues with `kill -CONT`; one that hangs can be ended";
@@ -118,6 +120,13 @@ fn open_in(pid: u64) -> Option<Vec<(u64, u64)>> {
     Some(open.flatten().filter_map(|entry| identity(&entry.path())).collect())
 }
 
+/// Whether a process was stopped by a signal or a debugger, or is no more: it does not answer soon.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may have parentheses in it.
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'X', 'Z']))
+}
+
 fn is_device(vdev: &VdevStats) -> bool {
     matches!(&*vdev.kind, "disk" | "file")
 }
@@ -128,17 +137,26 @@ impl Server {
         let fail =
             |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
         let is_ours = path.parent().is_some_and(|dir| folders(session).iter().any(|f| f == dir));
-        let connected = match is_ours {
+        let connect = || match is_ours {
             true => Client::connect_or_clear(path, PATIENCE),
             false => Client::connect(path, Some(PATIENCE)),
         };
-        let mut client = connected.map_err(|e| fail(e.to_string()))?;
-        let about = client.call("ping", Value::Null).map_err(|e| {
-            if e.is_timeout() {
-                session.process().silent.add(path, client.server_process());
+        let mut left = TRIES;
+        let (client, about) = loop {
+            left -= 1;
+            let mut client = connect().map_err(|e| fail(e.to_string()))?;
+            match client.call("ping", Value::Null) {
+                Ok(about) => break (client, about),
+                Err(e) if e.is_timeout() => {
+                    let pid = client.server_process();
+                    if left == 0 || pid.is_none_or(is_stopped) {
+                        session.process().silent.add(path, pid);
+                        return Err(fail(e.to_string()));
+                    }
+                }
+                Err(e) => return Err(fail(e.to_string())),
             }
-            fail(e.to_string())
-        })?;
+        };
         let _ = client.set_patience(None);
         let text = |key: &str| about[key].as_str().map(str::to_owned);
         Ok(Self {

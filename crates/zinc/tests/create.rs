@@ -336,7 +336,7 @@ fn a_server_that_is_stopped_does_not_stop_others() {
     assert!(message.contains(&expected), "{message}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(took < Duration::from_secs(9), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
     signal("-TERM");
     server.wait().unwrap();
 }

@@ -178,6 +178,14 @@ impl State {
         out
     }
 
+    /// A flush with this mark has succeeded.
+    fn flushed(&mut self, mark: u64) {
+        let jobs = self.links.iter().flat_map(|link| link.under_way.values());
+        let writes = jobs.filter(|job| job.is_write());
+        let changing: Vec<_> = writes.map(|job| (job.offset, job.len)).collect();
+        self.kept.flushed(mark, &changing);
+    }
+
     /// No connection is used any more; what was under way waits again.
     ///
     /// A server that is there may break every connection, at a request that it does not like. So
@@ -341,7 +349,7 @@ impl Core {
             (Command::Flush, is_whole) => {
                 state.is_flushing &= is_whole;
                 match result {
-                    Ok(()) => state.kept.flushed(job.mark),
+                    Ok(()) => state.flushed(job.mark),
                     Err(_) => state.has_lost = true,
                 }
             }

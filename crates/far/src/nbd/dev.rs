@@ -4,7 +4,7 @@ use super::LINKS;
 use super::core::Core;
 use super::link::read_now;
 use super::negotiate::Failed;
-use super::reconnect::{CONNECTING, connect_all, keep, may_write};
+use super::reconnect::{connect_all, connecting, keep, may_write};
 use super::request::{Call, Completion, DueCompletion, cut};
 use super::unflushed::{Data, Sample};
 use crate::lock;
@@ -81,7 +81,7 @@ impl NbdDevice {
             may_write(&agreed)?;
             if agreed.size >= LABEL + LABEL_BYTES as u64 && u64::from(agreed.block) <= LABEL {
                 let len = LABEL_BYTES.next_multiple_of(agreed.block as usize);
-                let found = read_now(first, (LABEL, len), CONNECTING);
+                let found = read_now(first, (LABEL, len), connecting(name));
                 // What cannot be read is not a sample; whether it is of use is seen above.
                 sample = found.ok().map(|found| found.to_vec());
             }
@@ -180,8 +180,8 @@ impl Device for NbdDevice {
     fn ends_within(&self) -> Option<Duration> {
         // A server that is silent until its time is nearly over and breaks off then gets as much
         // once more, and a try that is under way at the end.
-        let silence = self.core.name.silence;
-        Some(silence.saturating_mul(2).saturating_add(CONNECTING.saturating_mul(LINKS as u32)))
+        let (silence, connecting) = (self.core.name.silence, connecting(&self.core.name));
+        Some(silence.saturating_mul(2).saturating_add(connecting.saturating_mul(LINKS as u32)))
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -12,15 +12,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one try to connect may take.
-pub(super) const CONNECTING: Duration = Duration::from_secs(5);
+/// How long one try to connect may take, at least.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// Who lets a server be silent for long lets it begin as slowly: one try may take this part of it.
+const OF_SILENCE: u32 = 6;
 /// Between two tries: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// How long one try to connect may take, and to read the first bytes.
+pub(super) fn connecting(name: &Name) -> Duration {
+    CONNECTING.max(name.silence / OF_SILENCE).min(name.silence)
+}
+
 /// Connects as often as is of use.
 pub(super) fn connect_all(name: &Name, is_writer: bool) -> Result<Vec<Link>, Failed> {
-    let within = CONNECTING.min(name.silence);
+    let within = connecting(name);
     let first = connect(name, within)?;
     let wanted = match first.agreed.has(transmission::MULTI_CONN) {
         true if is_writer => LINKS,

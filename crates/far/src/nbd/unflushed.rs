@@ -126,8 +126,10 @@ impl Unflushed {
         self.next
     }
 
-    /// A flush with this mark has succeeded.
-    pub(super) fn flushed(&mut self, mark: u64) {
+    /// A flush with this mark has succeeded, while these ranges (offset and length) were being
+    /// written: the server may have changed them by now, without having answered. They are no
+    /// samples.
+    pub(super) fn flushed(&mut self, mark: u64, changing: &[(u64, usize)]) {
         let mut last: Vec<(u64, u64)> = Vec::new();
         for (at, piece) in self.pieces.iter().filter(|(_, piece)| piece.number < mark) {
             last.push((piece.number, *at));
@@ -139,6 +141,7 @@ impl Unflushed {
                 self.add_sample(Sample { offset: *at, bytes });
             }
         }
+        changing.iter().for_each(|(offset, len)| self.will_change(*offset, *len));
         for (_, at) in last {
             if let Some(piece) = self.pieces.remove(&at) {
                 self.bytes -= piece.len as u64;
@@ -207,7 +210,7 @@ mod tests {
         let mark = kept.mark();
         kept.add(8, 4, parts(b"bbbb"));
         kept.add(2, 2, parts(b"cc"));
-        kept.flushed(mark);
+        kept.flushed(mark, &[]);
         assert_eq!(disk(&kept, 12), b"\0\0cc\0\0\0\0bbbb");
         assert_eq!(kept.bytes(), 6);
         assert_eq!(kept.samples(), [Sample { offset: 0, bytes: b"aa".to_vec() }]);
@@ -218,6 +221,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_written_is_no_sample() {
+        let mut kept = Unflushed::default();
+        kept.add(0, 4, parts(b"aaaa"));
+        kept.add(8, 4, parts(b"bbbb"));
+        let mark = kept.mark();
+        kept.will_change(10, 1);
+        kept.flushed(mark, &[(10, 1)]);
+        assert_eq!(kept.samples(), [Sample { offset: 0, bytes: b"aaaa".to_vec() }]);
+        assert_eq!(kept.bytes(), 0);
+    }
+
+    #[test]
     fn random_writes_and_flushes_agree_with_a_disk() {
         let rt = rt::Rt::simulated(7);
         for _ in 0..200 {
@@ -225,7 +240,7 @@ mod tests {
             for step in 0..40u8 {
                 let draw = |n: u64| rt.random_u64() % n;
                 if draw(8) == 0 {
-                    kept.flushed(kept.mark());
+                    kept.flushed(kept.mark(), &[]);
                     durable = whole;
                     continue;
                 }

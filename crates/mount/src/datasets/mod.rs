@@ -179,7 +179,9 @@ pub fn mount(pool: &OpenPool, mounts: &Mounts, wanted: &MountRequest) -> Result<
     options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
     change(&mut options, wanted, (is_fixed, &values.options)).map_err(refuse)?;
     let fs = pool.filesystem(name).map_err(|e| DatasetError::engine("mount", name, e))?;
-    let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
+    let own = mounts.clone();
+    let is_mounted = move |name: &str| own.of(name).is_some();
+    let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name, is_mounted));
     let what = MountSpec { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
     mounts.mount(what, &dir, &options).map_err(|e| DatasetError::system(name, e))
 }

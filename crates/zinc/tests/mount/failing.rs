@@ -51,6 +51,36 @@ fn a_lost_file_hides_no_other() {
     place.unmount();
 }
 
+/// A damaged file is named by where it is seen; a mount of another pool of that name is no such
+/// place.
+#[testkit::needs("fuse")]
+#[test]
+fn a_damaged_file_is_named_by_the_mount_of_its_own_pool() {
+    let other = Place::new();
+    other.mount("tank");
+    let place = Place::new();
+    place.mount("tank");
+    place.sh("head -c 131072 /dev/urandom > lost; cp lost ..");
+    place.unmount();
+    place.zinc(&["zpool", "export", "tank"]);
+    let (content, disk) = (std::fs::read(place.path("lost")).unwrap(), place.path("disk"));
+    let bytes = std::fs::read(&disk).unwrap();
+    let at = bytes.chunks_exact(512).position(|sector| sector == &content[..512]).unwrap();
+    let disk = std::fs::File::options().write(true).open(disk).unwrap();
+    disk.write_all_at(&[0x5a; 512], at as u64 * 512).unwrap();
+    place.zinc(&["zpool", "import", "-d", ".", "-N", "tank"]).ok();
+    place.zinc(&["zpool", "scrub", "-w", "tank"]).ok();
+    let named = || {
+        let status = place.zinc(&["zpool", "status", "-v", "tank"]).out;
+        status.lines().last().unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(named(), "tank:/lost");
+    place.mount("tank");
+    let seen = place.mnt().canonicalize().unwrap().join("lost");
+    assert_eq!(Path::new(&named()), seen);
+    place.unmount();
+}
+
 /// A program that is killed while a file is made for it has it not open for ever.
 #[testkit::needs("fuse")]
 #[test]

@@ -26,6 +26,7 @@ mod value;
 mod wait;
 
 pub use changes::Target;
+pub use select::name_seen;
 
 use crate::cmd::verb::Verb;
 use crate::cmd::{unsupported, version};

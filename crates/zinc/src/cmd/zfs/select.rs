@@ -6,13 +6,13 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::in_effect;
-use ::mount::system;
+use ::mount::system::{self, Listed};
 use engine::files::SpaceKind;
 use engine::select::{Missed, Select, SelectFilter, Selected};
 use engine::{ErrorKind, Pool, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use views::datasets::owners::id_of;
 use views::exit_codes::Stage;
@@ -178,21 +178,32 @@ pub fn named_by_path(
     names.iter().map(one).collect()
 }
 
-/// The mounts of a process that only reads the pool.
-fn mounted_to_read(session: &Session, guid: u64) -> BTreeSet<String> {
-    let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
-    let dirs = reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default();
-    let mounted = system::listed().into_iter().filter(|one| dirs.contains(&one.dir));
-    mounted.map(|one| one.name).collect()
-}
-
 /// The mounts of this process, if it holds the pool, or of one that only reads it. The system's
 /// list does not show to which pool of that name a mount belongs.
-pub fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
-    match session.client().filter(|client| client.pool.guid() == guid) {
-        Some(client) => client.mounts.all().into_iter().map(|one| one.name).collect(),
-        None => mounted_to_read(session, guid),
+fn mounts_of(session: &Session, guid: u64) -> Vec<Listed> {
+    let dirs: Vec<PathBuf> = match session.client().filter(|client| client.pool.guid() == guid) {
+        Some(client) => client.mounts.all().into_iter().map(|one| one.dir).collect(),
+        None => {
+            let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
+            reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default()
+        }
+    };
+    if dirs.is_empty() {
+        return Vec::new();
     }
+    system::listed().into_iter().filter(|one| dirs.contains(&one.dir)).collect()
+}
+
+/// Names damaged files of a pool by where programs find them, where that is mounted.
+pub fn name_seen(session: &Session, guid: u64, damaged: &mut [String]) {
+    if !damaged.is_empty() {
+        system::name_seen(damaged, &mounts_of(session, guid));
+    }
+}
+
+/// The names of the mounted file systems and snapshots of a pool.
+pub fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
+    mounts_of(session, guid).into_iter().map(|one| one.name).collect()
 }
 
 impl Selection {

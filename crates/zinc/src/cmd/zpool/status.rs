@@ -11,10 +11,10 @@ use super::scripts::ScriptColumns;
 use crate::args::{JsonArgs, OpenArgs, PoolArgs};
 use crate::cmd::unsupported;
 use crate::cmd::verb::{Served, Verb};
+use crate::cmd::zfs::name_seen;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use ::mount::system;
 use engine::config::VdevConfig;
 use engine::devices::why_missing;
 use engine::pools::{PoolFacts, Status, VdevView, read_only_devices};
@@ -141,7 +141,7 @@ impl Args {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             status.condition = status.condition.or_else(|| compatibility::condition_of(pool));
-            system::name_seen(&mut status.damaged);
+            name_seen(session, pool.guid(), &mut status.damaged);
             let paths = status.vdevs.walk().map(|v| (v.guid, v.name.clone())).collect();
             self.naming.names().apply(&mut status.vdevs);
             if self.errors {
