@@ -34,6 +34,9 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 /// After this time it is taken for one that lingers. Nothing uses what could be taken away, so that
 /// it ends as soon as its threads run.
 const LINGERS_AFTER: Duration = Duration::from_secs(1);
+/// What must not linger has this long: a mount namespace that is being made has a copy of every
+/// mount for a moment, until its maker takes away what it does not want.
+const KEPT_AFTER: Duration = Duration::from_secs(5);
 
 /// The dataset to mount.
 pub struct MountSpec {
@@ -249,7 +252,7 @@ impl Mounts {
         for (number, connection, dir) in lingering {
             let done = match how {
                 UnmountMode::Forcibly => self.abort(number, connection, &dir),
-                UnmountMode::Politely if self.has_ended(number, LINGERS_AFTER) => Ok(()),
+                UnmountMode::Politely if self.has_ended(number, KEPT_AFTER) => Ok(()),
                 UnmountMode::Politely => {
                     let keeper = connection.map_or(MountHolder::OpenFiles, system::keeper_of);
                     Err(Error::Kept(dir.clone(), keeper))

@@ -1,6 +1,8 @@
 //! File systems that are mounted: the real kernel, real programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "mount/database.rs"]
+mod database;
 #[path = "mount/direct.rs"]
 mod direct;
 #[path = "mount/failing.rs"]
@@ -27,7 +29,6 @@ mod support;
 #[path = "mount/unnamed.rs"]
 mod unnamed;
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -263,43 +264,6 @@ fn what_is_written_with_o_sync_outlives_the_process() {
     place.mount("tank");
     assert_eq!(place.sh("stat -c %s sync dsync direct,dsync"), "4096\n4096\n4096\n");
     place.unmount();
-}
-
-#[testkit::needs("fuse")]
-#[test]
-fn a_database_survives_the_death_of_the_process() {
-    let place = Place::new();
-    let pid = place.mount("tank");
-    let script = r#"
-import sqlite3, sys
-db = sqlite3.connect("db")
-db.execute("pragma synchronous = extra")
-db.execute("create table if not exists t (n integer primary key, s text)")
-for n in range(1, 200):
-    db.execute("insert into t values (?, ?)", (n, "x" * n))
-    db.commit()
-    print(n, flush=True)
-"#;
-    let mut python = Command::new("python3");
-    python.args(["-c", script]).current_dir(place.mnt());
-    let mut child = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut last = 0_u32;
-    for line in lines.by_ref() {
-        last = line.unwrap().parse().unwrap();
-        if last == 60 {
-            kill(pid, "-KILL");
-        }
-    }
-    let _ = child.wait();
-    place.mount("tank");
-    let query = "import sqlite3; db = sqlite3.connect('db'); \
-                 print(db.execute('pragma integrity_check').fetchone()[0], \
-                 db.execute('select max(n) from t').fetchone()[0])";
-    let found = place.sh(&format!("python3 -c \"{query}\""));
-    let (verdict, most) = found.trim().split_once(' ').unwrap();
-    assert_eq!(verdict, "ok");
-    assert!(most.parse::<u32>().unwrap() >= last, "{most} of {last}");
 }
 
 #[testkit::needs("fuse")]
