@@ -18,7 +18,7 @@ use testkit::{AzureServer, CephServer, GoogleServer, S3Server, Unharnessed};
 
 /// A writer whose segment is refused knows that after this time at most, on a busy machine too. A
 /// store that does not answer is waited for much longer.
-const FOUND_OUT: Duration = Duration::from_secs(20);
+const FOUND_OUT: Duration = Duration::from_secs(55);
 /// What signs requests to a server that does not look at it.
 const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "none");
 /// More than a list gives at once.

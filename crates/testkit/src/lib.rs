@@ -46,6 +46,7 @@ pub use judge::KernelJudge;
 pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
+pub use running::free_port;
 pub use s3_access::S3Access;
 pub use s3_server::S3Server;
 pub use scenario::{RandomSteps, scenario, scenarios};

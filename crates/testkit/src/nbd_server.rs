@@ -1,7 +1,7 @@
 //! NBD servers of others, as peers of ours.
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,14 +20,10 @@ impl NbdServer {
     /// When it is not there, ends at once, or refuses connections for too long.
     #[must_use]
     pub fn start(program: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Self {
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .env("PATH", path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        // By its path and with the environment as it is: that is the quickest start. As long as it
+        // lasts, the child has the locks of its parent, also those that the parent lets go.
+        let mut command = Command::new(path_of(program));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
         let mut server = Self { child };
         let until = Instant::now() + START;
@@ -78,4 +74,12 @@ impl Drop for NbdServer {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Where a program is, also one that only administrators have in their `PATH`.
+fn path_of(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = std::env::split_paths(&path);
+    let all = own.chain(["/usr/sbin", "/sbin"].map(PathBuf::from)).map(|dir| dir.join(program));
+    all.into_iter().find(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(program))
 }

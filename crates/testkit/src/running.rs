@@ -1,5 +1,6 @@
 //! Programs that listen on a port of this machine while a test runs.
 
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,8 +38,28 @@ impl Drop for Running {
     }
 }
 
-/// A port that nothing listens on.
-pub(crate) fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address").port()
+/// Ports of tests: below those that the system takes for a program that names none.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+/// A port that nothing listens on, for this process until it ends: no connection is made from it,
+/// and no other test takes it, so that what is started later, or again, can listen there.
+///
+/// # Panics
+/// There is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let len = PORTS.len();
+    let first = std::process::id() as usize * 16 % len;
+    let mut ports = PORTS.cycle().skip(first).take(len);
+    ports.find(|port| take(*port).is_ok()).expect("a port")
+}
+
+/// Takes a port when it is free. Its lock is held as long as this process runs.
+fn take(port: u16) -> std::io::Result<()> {
+    let file = std::env::temp_dir().join(format!("zinc-port-{port}"));
+    let lock = File::options().create(true).append(true).open(file)?;
+    lock.try_lock()?;
+    TcpListener::bind(("127.0.0.1", port))?;
+    std::mem::forget(lock);
+    Ok(())
 }
