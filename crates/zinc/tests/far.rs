@@ -18,9 +18,14 @@ fn forgetful(place: &Place, file: &str) -> NbdServer {
     NbdServer::nbdkit(&place.path().join(format!("s-{file}")), &options)
 }
 
-/// The name of what [`forgetful`] exports.
+/// The name of what [`forgetful`] exports. Nothing is given up, however busy the machine is.
 fn name(place: &Place, file: &str) -> String {
-    format!("nbd+unix:///?socket={}/s-{file}&timeout=2", place.path().display())
+    name_within(place, file, 60)
+}
+
+/// The same of one that is given up after this many seconds.
+fn name_within(place: &Place, file: &str, seconds: u64) -> String {
+    format!("nbd+unix:///?socket={}/s-{file}&timeout={seconds}", place.path().display())
 }
 
 /// A program that runs until it is dropped.
@@ -154,7 +159,7 @@ fn a_mirror_over_two_servers_outlives_each_of_them() {
     let place = Place::new(&["a", "b"]);
     let a = forgetful(&place, "a");
     let mut b = forgetful(&place, "b");
-    let [na, nb] = ["a", "b"].map(|file| name(&place, file));
+    let [na, nb] = ["a", "b"].map(|file| name_within(&place, file, 15));
     place.ok_here(&format!("zpool create tank mirror {na} {nb}"));
     let serve = Running::start(&place, "serve tank");
     for round in 0..3 {
@@ -195,7 +200,7 @@ fn a_mirror_over_two_servers_outlives_each_of_them() {
 fn a_pool_whose_only_server_is_away_is_suspended_and_goes_on() {
     let place = Place::new(&["a"]);
     let a = forgetful(&place, "a");
-    place.ok_here(&format!("zpool create tank {}", name(&place, "a")));
+    place.ok_here(&format!("zpool create tank {}", name_within(&place, "a", 10)));
     let serve = Running::start(&place, "serve tank");
     noise(&place, "x", 8, 3);
     place.ok_here("cp x tank:/x");
@@ -218,8 +223,8 @@ fn a_pool_whose_only_server_is_away_is_suspended_and_goes_on() {
 fn a_server_that_is_away_is_not_replaced_with_its_own_file() {
     let place = Place::new(&["a", "b"]);
     let a = forgetful(&place, "a");
-    let near = place.path().join("b");
-    place.ok_here(&format!("zpool create -f tank mirror {} {}", name(&place, "a"), near.display()));
+    let (far, near) = (name_within(&place, "a", 10), place.path().join("b"));
+    place.ok_here(&format!("zpool create -f tank mirror {far} {}", near.display()));
     let serve = Running::start(&place, "serve tank");
     noise(&place, "x", 2, 1);
     place.ok_here("cp x tank:/");
@@ -273,8 +278,7 @@ fn a_search_prefers_an_export_to_the_file_behind_it() {
 fn a_zinc_that_is_killed_leaves_a_whole_pool() {
     let place = Place::new(&["a"]);
     let mut a = forgetful(&place, "a");
-    // Nothing is to fail here, however busy the machine is.
-    let na = name(&place, "a").replace("timeout=2", "timeout=60");
+    let na = name(&place, "a");
     place.ok_here(&format!("zpool create tank {na}"));
     noise(&place, "x", 24, 4);
     for round in 0..4 {
@@ -302,7 +306,7 @@ fn a_mirror_over_two_zincs() {
     }
     let export = |side: &str| Running::start(&place, &format!("nbd --socket s-{side} {side}/disk"));
     let far = |side: &str| {
-        format!("nbd+unix:///{side}%2Fdisk?socket={}/s-{side}&timeout=2", place.path().display())
+        format!("nbd+unix:///{side}%2Fdisk?socket={}/s-{side}&timeout=60", place.path().display())
     };
     let (left, mut right) = (export("left"), export("right"));
     place.ok_here(&format!("zpool create both mirror {} {}", far("left"), far("right")));

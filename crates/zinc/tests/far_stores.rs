@@ -474,7 +474,7 @@ fn a_store_that_was_away_is_used_again() {
     std::thread::sleep(Duration::from_secs(7));
     let began = Instant::now();
     let status = place.ok_here("zpool status tank");
-    assert!(began.elapsed() < Duration::from_secs(20), "{status}");
+    assert!(began.elapsed() < Duration::from_secs(100), "{status}");
     assert!(!status.contains("SUSPENDED"), "{status}");
     assert!(status.contains("(its store has not answered for "), "{status}");
     std::fs::rename(&away, &here).unwrap();
@@ -584,7 +584,7 @@ fn a_pool_that_is_read_in_order_costs_few_requests() {
 fn a_store_that_is_away_for_too_long_suspends_the_pool() {
     let place = Place::new(&[]);
     let one = disk(&place, "one");
-    place.ok_here(&format!("zpool create tank {one}?timeout=2"));
+    place.ok_here(&format!("zpool create tank {one}?timeout=10"));
     let mut serve = place.serve("tank");
     let (here, away) = (place.path().join("one"), place.path().join("away"));
     std::fs::rename(&here, &away).unwrap();
@@ -596,11 +596,11 @@ fn a_store_that_is_away_for_too_long_suspends_the_pool() {
     loop {
         let look = Instant::now();
         let status = place.ok_here("zpool status tank");
-        assert!(look.elapsed() < Duration::from_secs(10), "{status}");
+        assert!(look.elapsed() < Duration::from_secs(60), "{status}");
         if status.contains("state: SUSPENDED") {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(25), "{status}");
+        assert!(began.elapsed() < Duration::from_secs(120), "{status}");
         std::thread::sleep(Duration::from_millis(100));
     }
     std::fs::rename(&away, &here).unwrap();
@@ -624,7 +624,7 @@ fn a_store_that_was_taken_over_while_it_was_away_is_not_taken_back() {
     let (folder, link) = (place.path().join("disk"), place.path().join("link"));
     std::os::unix::fs::symlink(&folder, &link).unwrap();
     let one = store(&place, "link");
-    place.ok_here(&format!("zpool create tank {one}?timeout=2"));
+    place.ok_here(&format!("zpool create tank {one}?timeout=10"));
     let mut serve = place.serve("tank");
     std::fs::remove_file(&link).unwrap();
     let mut change = place.start_here("zpool set comment=away tank");
