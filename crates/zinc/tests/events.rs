@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::Child;
 use support::place::{Place, until};
@@ -176,14 +176,16 @@ fn a_scrub_is_waited_for_and_shown() {
     let mut server = served(&place, "--tunable zfs_scan_suspend_progress=1");
     place.ok_here("zpool scrub tank");
     let mut waits = place.start_here("zpool wait -t scrub tank");
-    let shown = place.start_here("zpool wait -t scrub,trim -T u tank 0.2");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut shown = place.start_here("zpool wait -t scrub,trim -T u tank 0.2");
+    let mut shows = BufReader::new(shown.stdout.take().unwrap());
+    let mut text = String::new();
+    (0..3).for_each(|_| assert!(shows.read_line(&mut text).unwrap() > 0, "{text}"));
     assert!(waits.try_wait().unwrap().is_none(), "it waits");
     assert_eq!(place.ok_here("zpool wait -t trim,free,discard,remove tank"), "");
     place.ok_here("tunables --pool tank zfs_scan_suspend_progress=0");
     assert!(waits.wait().unwrap().success());
-    let shown = shown.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    shows.read_to_string(&mut text).unwrap();
+    assert!(shown.wait().unwrap().success());
     let mut lines = text.lines();
     assert_eq!(lines.next().unwrap().split_whitespace().collect::<Vec<_>>(), ["SCRUB", "TRIM"]);
     assert!(lines.next().unwrap().parse::<u64>().is_ok(), "{text}");

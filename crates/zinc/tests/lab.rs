@@ -189,6 +189,13 @@ fn a_device_of_a_pool_is_not_overwritten_unasked() {
     run(dir.path(), &format!("{sweep} -f")).ok();
 }
 
+/// Whether a run has set up what it does at signals; that for SIGHUP, the first bit, comes last.
+fn waits_for_signals(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
+}
+
 #[test]
 fn a_run_in_a_pool_that_is_interrupted_leaves_nothing_there() {
     let dir = place();
@@ -203,6 +210,8 @@ fn a_run_in_a_pool_that_is_interrupted_leaves_nothing_there() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        // In the middle of it; before it waits for signals they would end it as any program.
+        support::place::until("it waits for signals", || waits_for_signals(child.id()));
         std::thread::sleep(std::time::Duration::from_secs(3));
         let (signal, process) = (format!("-{signal}"), child.id().to_string());
         assert!(Command::new("kill").args([signal, process]).status().unwrap().success());

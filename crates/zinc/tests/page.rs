@@ -4,9 +4,9 @@
 mod support;
 
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command};
+use support::answer;
 use support::place::{Place, until};
 
 /// A device whose name is HTML, an order for terminals, and text that runs backwards.
@@ -48,11 +48,8 @@ fn serve(place: &Place, option: &str) -> Server {
 impl Server {
     /// The head and the text of an answer.
     fn ask(&self, path: &str, fields: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
         let ask = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", self.address);
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = answer(&self.address, &ask);
         let (head, text) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), text.to_owned())
     }

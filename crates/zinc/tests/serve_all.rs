@@ -6,8 +6,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -92,10 +91,7 @@ impl All {
 }
 
 fn pools_on_page(address: &str) -> Vec<String> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /data HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = support::answer(address, "GET /data HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let data: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     let pools = data["pools"].as_array().unwrap().iter();
     let with_report = pools.filter(|pool| pool["report"].is_object());

@@ -6,12 +6,11 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::{Run, arg};
+use support::{Run, answer, arg};
 
 /// What is not held up is over by then on the slowest machine; what is held up by a client that
 /// does nothing would last for ever.
@@ -185,13 +184,8 @@ fn a_stalled_reader_and_an_export_hold_nothing_up() {
         // The export waits for the reader; the page that only looks is answered, and a command
         // waits for what comes of the export.
         let ls = scope.spawn(|| place.run(&["ls", "tank:/"]));
-        let (page, time) = timed(|| {
-            let mut stream = TcpStream::connect(&address).unwrap();
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-            let mut page = String::new();
-            stream.read_to_string(&mut page).unwrap();
-            page
-        });
+        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let (page, time) = timed(|| answer(&address, ask));
         assert!(page.starts_with("HTTP/1.1 200") && time < SOON, "{time:?} {page}");
         assert_eq!(ls.join().unwrap().ok(), "big\nsome\n");
         export.join().unwrap()
@@ -507,12 +501,7 @@ fn a_foreign_page_gets_no_metrics() {
     server.err.read_line(&mut line).unwrap();
     let address = line.trim().rsplit_once("//").unwrap().1.split('/').next().unwrap().to_owned();
     for (host, status) in [("evil.example", "421"), (address.as_str(), "200")] {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream
-            .write_all(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
-            .unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
+        let page = answer(&address, &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert!(page.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {page}");
         assert_eq!(page.contains("zinc_"), status == "200");
     }

@@ -4,6 +4,8 @@
 pub(crate) mod place;
 
 use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,6 +56,29 @@ impl Run {
     pub(crate) fn json(self) -> Value {
         serde_json::from_str(&self.ok()).expect("JSON")
     }
+}
+
+/// The whole answer over HTTP. A server ends a connection after a short time, on a busy machine
+/// also before it has answered: it is asked again then.
+pub(crate) fn answer(address: &str, request: &str) -> String {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(request.as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text)
+    };
+    let is_whole = |text: &String| {
+        text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            length.is_none_or(|length| length.parse() == Ok(body.len()))
+        })
+    };
+    let mut whole = None;
+    place::until("a whole answer", || {
+        whole = ask().ok().filter(is_whole);
+        whole.is_some()
+    });
+    whole.unwrap()
 }
 
 /// A path as an argument.
