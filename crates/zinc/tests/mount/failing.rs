@@ -81,6 +81,20 @@ fn a_damaged_file_is_named_by_the_mount_of_its_own_pool() {
     place.unmount();
 }
 
+/// Whether a process stands in a call that opens a file of its directory and makes it: the first
+/// and the third of the arguments, which are behind the number of the call, say so. What it is
+/// loaded from is only opened, and an address is larger than flags.
+fn is_making_a_file(pid: u32) -> bool {
+    const AT_FDCWD: u32 = -100_i32 as u32;
+    const O_CREAT: u64 = 0o100;
+    const FLAGS: u64 = 1 << 24;
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let words = call.split_whitespace().filter_map(|word| word.strip_prefix("0x"));
+    let words: Vec<_> = words.filter_map(|word| u64::from_str_radix(word, 16).ok()).collect();
+    let is_here = |at: u64| at as u32 == AT_FDCWD;
+    matches!(words[..], [at, _, flags, ..] if is_here(at) && flags & O_CREAT != 0 && flags < FLAGS)
+}
+
 /// A program that is killed while a file is made for it has it not open for ever.
 #[testkit::needs("fuse")]
 #[test]
@@ -98,6 +112,7 @@ fn what_a_killed_program_was_making_is_not_held() {
     place.await_suspension();
     let mut maker = run("touch", &["made"]);
     // It asks for the file, and waits: what a thread has taken up is carried out.
+    support::place::until("it asks for the file", || is_making_a_file(maker.id()));
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(maker.try_wait().unwrap().is_none());
     kill(maker.id() as i32, "-KILL");

@@ -33,6 +33,17 @@ pub(crate) fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     all
 }
 
+impl Place {
+    /// Unmounts what no process answers for any more. `zfs unmount -a` takes all such mounts away,
+    /// and that of another test may have taken this one.
+    pub(super) fn unmount_dead(&self) {
+        let run = self.zinc(&["unmount", "mnt"]);
+        let is_gone = run.code == 1 && run.err.contains("not currently mounted");
+        assert!(is_gone || (run.code, run.out.as_str()) == (0, ""), "{}", run.err);
+        assert_eq!(std::fs::read_dir(self.mnt()).unwrap().count(), 0);
+    }
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn mounts_by_properties_follow_them() {

@@ -132,7 +132,7 @@ fn a_replay_of_an_intent_log_is_logged() {
     place.sh("echo one > a; sync a; echo two >> a; sync a");
     kill(pid, "-KILL");
     super::wait_for_end(pid);
-    place.zinc(&["unmount", "mnt"]).ok();
+    place.unmount_dead();
     let run = place.zinc(&["serve", "--for", "0.1", "tank"]);
     assert!(run.err.contains("the intent log of tank was replayed: "), "{}", run.err);
     let run = place.zinc(&["serve", "--for", "0.1", "tank"]);
