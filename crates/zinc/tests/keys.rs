@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use support::place::until;
 use support::{arg, zinc};
 
 /// A pool with an encrypted dataset, the dataset, and the pool's keys as a manifest has them.
@@ -67,13 +67,10 @@ fn a_process_with_keys_leaves_no_core_file() {
     let mut child =
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut limits = String::new();
-    for _ in 0..200 {
+    until("it has its limits, or ends", || {
         limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
-        if core(&limits) == Some("0") || child.try_wait().unwrap().is_some() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        core(&limits) == Some("0") || child.try_wait().unwrap().is_some()
+    });
     let _ = child.kill();
     let _ = child.wait();
     assert_eq!(core(&limits), Some("0"), "{limits}");

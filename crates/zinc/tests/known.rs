@@ -276,7 +276,7 @@ fn who_waits_too_long_is_told_who_has_the_pool() {
         if run.code != 0 {
             break run.err;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
+        assert!(began.elapsed() < Duration::from_secs(120), "the copy never had the pool");
     };
     let who = format!("process {} (`", holder.id());
     assert!(err.contains(&who) && err.contains(" cp --tar - tank/fs:/`) has it"), "{err}");
@@ -346,7 +346,7 @@ fn a_pipe_where_a_device_was_is_not_waited_for() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if began.elapsed() > Duration::from_secs(30) {
+        if began.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -626,7 +626,7 @@ fn who_waits_for_a_pool_goes_on_at_the_server_that_gets_it() {
     let began = Instant::now();
     let mut tried = place.command_here("zfs set --wait 0.3 org.zinc:tried=yes tank");
     while tried.output().unwrap().status.success() {
-        assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
+        assert!(began.elapsed() < Duration::from_secs(120), "the copy never had the pool");
     }
     let server = place.start_here("serve --for 20 tank");
     let verbs =
