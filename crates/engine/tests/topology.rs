@@ -21,6 +21,8 @@ mod error_scrubs;
 mod evacuate;
 #[path = "topology/expand.rs"]
 mod expand;
+#[path = "topology/gate.rs"]
+mod gate;
 #[path = "topology/half_written.rs"]
 mod half_written;
 #[path = "topology/locked_logs.rs"]

@@ -9,7 +9,7 @@
 
 mod hooked;
 
-pub use hooked::{HookedDevice, WriteHook};
+pub use hooked::{HookedDevice, ReadHook, WriteHook};
 
 use device::WriteDeviceRef;
 use pool::UnguardedDatasets as _;

@@ -122,9 +122,14 @@ fn overwritten(dir: &Path) -> ((Bench, PathBuf), [u64; 2]) {
     let pool = run.pool();
     let disks = [0, 1].map(|n| guid(pool.view(), n));
     pool.start_work(disks[0], LeafWork::Initialize, 16 << 20).unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    let progress = || pool.look().unwrap().leaf_progress(disks[0], LeafWork::Initialize);
+    // What it says on disk counts.
+    while progress().is_none_or(|now| now.offset <= 8 << 20) {
+        std::thread::sleep(Duration::from_millis(10));
+        pool.sync().unwrap();
+    }
     pool.suspend_work(disks[0], LeafWork::Initialize).unwrap();
-    let now = pool.look().unwrap().leaf_progress(disks[0], LeafWork::Initialize).unwrap();
+    let now = progress().unwrap();
     assert!(now.state == WorkState::Suspended && now.offset > 8 << 20, "{now:?}");
     let (bench, _) = run.finish();
     (saved(bench, dir.join("overwritten")), disks)

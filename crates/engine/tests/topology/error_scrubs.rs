@@ -73,7 +73,7 @@ fn one_that_was_interrupted_goes_on_with_the_next_import() {
     drop(pool);
     let pool = bench.import();
     let is_done = || state(&pool).state() == State::Finished;
-    let done = (0..1000).any(|_| {
+    let done = (0..12_000).any(|_| {
         is_done() || {
             std::thread::sleep(Duration::from_millis(10));
             false

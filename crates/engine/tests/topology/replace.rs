@@ -125,7 +125,7 @@ fn a_device_is_brought_what_logs_wrote_before_it_came() {
         let (written, is_written) = mpsc::channel();
         let meet = move || {
             comes.send(()).unwrap();
-            is_written.recv_timeout(Duration::from_secs(20)).unwrap();
+            is_written.recv_timeout(Duration::from_secs(120)).unwrap();
         };
         let first = Mutex::new(Some(meet));
         let on_write = move |batch| {

@@ -1,7 +1,8 @@
 //! Scrubs that are interrupted: paused, exported, cut off, while datasets come and go.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::gate::Gate;
 use super::*;
 use engine::files::{NewFile, NewKind, Time};
 use engine::inside::device::Device;
@@ -31,6 +32,20 @@ fn checked_run(steps: &RandomSteps, shape: Shape) -> Run {
 
 pub(super) fn set(pool: &LivePool, setting: &str) {
     pool.set_tunable(engine::live::Setting::parse(setting).unwrap());
+}
+
+/// A scan that was told to stand still ends its piece first: waits until it has.
+pub(super) fn stands_still(pool: &LivePool) {
+    let place = || pool.scan().map(|now| (now.examined, now.processed, now.bookmark));
+    loop {
+        let before = place();
+        std::thread::sleep(Duration::from_millis(50));
+        // Waits for what reads with the pool as it was.
+        pool.sync().unwrap();
+        if place() == before {
+            return;
+        }
+    }
 }
 
 /// A scrub says where it is after each millisecond.
@@ -235,8 +250,7 @@ fn hold_up_behind(pool: &LivePool, bytes: u64) -> Option<u64> {
         std::thread::sleep(Duration::from_micros(100));
     }
     set(pool, "zfs_scan_suspend_progress=1");
-    // It ends its piece.
-    std::thread::sleep(Duration::from_millis(100));
+    stands_still(pool);
     let held_up = pool.scan().filter(|now| now.function() == Function::Scrub);
     held_up.map(|now| now.processed)
 }
@@ -351,22 +365,22 @@ fn written(pool: &LivePool, leaf: u64) -> u64 {
 
 /// Copies of the devices as a power failure would leave them, while a resilver of the second leaf
 /// runs, some of them in the middle. Before the last one the third leaf comes back as well.
-fn cut_off(run: &mut Run) -> Vec<Bench> {
+fn cut_off(run: &mut Run, gate: &Gate) -> Vec<Bench> {
     let second = guid(run.pool(), 2);
     let mut copies = Vec::new();
+    let mut reached = 0;
     for n in 0..COPIES {
-        set(run.pool(), "zfs_scan_suspend_progress=0");
-        let is_there = |s: &engine::pools::ScanState| {
-            s.state() != State::Active || s.processed > LARGE_BYTES * n as u64 / COPIES as u64
-        };
-        while !run.pool().look().unwrap().scan_state().unwrap().is_some_and(|s| is_there(&s)) {
-            std::hint::spin_loop();
+        let go_on = || set(run.pool(), "zfs_scan_suspend_progress=0");
+        // Most of the 16 MiB that are read at once, which are a sixth of the file.
+        let more = if n == 0 { 1 << 20 } else { 14 << 20 };
+        gate.hold_up(run.pool(), gate.passed() + more, go_on);
+        // What was read is written, and the place of it is durable: what is copied one after the
+        // other must not change meanwhile.
+        let on_disk = || run.pool().look().unwrap().scan_state().unwrap().unwrap().processed;
+        while on_disk() <= reached {
+            run.pool().sync().unwrap();
         }
-        set(run.pool(), "zfs_scan_suspend_progress=1");
-        // What was read is written, and the place of it is durable, also on a busy machine: what is
-        // copied one after the other must not change meanwhile.
-        std::thread::sleep(Duration::from_millis(60));
-        run.pool().sync().unwrap();
+        reached = on_disk();
         if n == COPIES - 1 {
             // What it is for is another leaf from now on.
             run.pool().offline_leaf(second, OfflineMode::Offline).unwrap();
@@ -400,7 +414,7 @@ const COPIES: usize = 4;
 #[test]
 fn a_resilver_that_is_cut_off_goes_on() {
     scenario(1900, |steps| {
-        let bench = Bench::new(Shape::Mirror3, ROOMY_BYTES, 12).breakable();
+        let (bench, gate) = Gate::before(Bench::new(Shape::Mirror3, ROOMY_BYTES, 12));
         let mut run = Run::new(steps.seed(), bench).following(steps);
         (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
         (0..60).for_each(|_| run.step());
@@ -416,7 +430,7 @@ fn a_resilver_that_is_cut_off_goes_on() {
         set(run.pool(), "zfs_scan_suspend_progress=1");
         online_leaf(run.pool(), &run.bench, 1);
         wait_until_it_is_on_disk(run.pool());
-        let mut copies = cut_off(&mut run);
+        let mut copies = cut_off(&mut run, &gate);
         run.pool().destroy_dataset("tank/large").unwrap();
         let (_, model) = run.finish();
         let mut gone_on = 0;
@@ -554,7 +568,7 @@ fn a_resilver_counts_what_it_passes_over() {
 #[test]
 fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
     scenario(2000, |steps| {
-        let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+        let (bench, gate) = Gate::before(Bench::new(Shape::Disk, ROOMY_BYTES, 12));
         let mut run = Run::new(steps.seed(), bench).following(steps);
         run.has_checksums = true;
         (run.weight_max, run.offset_max) = (1 << 20, 8 << 20);
@@ -563,12 +577,7 @@ fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
         run.pool().sync().unwrap();
         set(run.pool(), "zfs_scrub_min_time_ms=1");
         set(run.pool(), "zfs_scan_vdev_limit=1M");
-        run.pool().scrub().unwrap();
-        while run.pool().scan().is_none_or(|now| now.examined == 0) {
-            std::hint::spin_loop();
-        }
-        set(run.pool(), "zfs_scan_suspend_progress=1");
-        std::thread::sleep(Duration::from_millis(20));
+        gate.hold_up(run.pool(), gate.passed() + (8 << 20), || run.pool().scrub().unwrap());
         let before = run.pool().scan().expect("far from its end");
         assert!(before.examined < LARGE_BYTES / 2, "{before:?}");
         // More is written than was free.
@@ -594,7 +603,7 @@ fn what_is_freed_before_a_scrub_reads_it_is_not_read() {
 #[test]
 fn a_place_that_a_snapshot_has_taken_is_written_again() {
     scenario(1970, |steps| {
-        let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12);
+        let (bench, gate) = Gate::before(Bench::new(Shape::Mirror, ROOMY_BYTES, 12));
         let run = Run::new(steps.seed(), bench).following(steps);
         let pool = run.pool();
         super::random::add_large(pool, LARGE_BYTES);
@@ -604,22 +613,15 @@ fn a_place_that_a_snapshot_has_taken_is_written_again() {
             assert_eq!(on_disk().state(), State::Active, "far from its end");
             on_disk().bookmark != Zbookmark::default()
         };
-        let stands_still = || {
-            set(pool, "zfs_scan_suspend_progress=1");
-            std::thread::sleep(Duration::from_millis(60));
-        };
         in_small_pieces(pool);
         set(pool, "zfs_scan_legacy=1");
-        pool.scrub().unwrap();
-        while pool.scan().is_none_or(|now| now.examined < 32 << 20) {
-            std::hint::spin_loop();
-        }
+        // Of both sides as much.
+        gate.hold_up(pool, gate.passed() + 2 * (32 << 20), || pool.scrub().unwrap());
         pool.pause_scrub().unwrap();
         // From here on all that is left is collected before any of it is read.
         set(pool, "zfs_scan_legacy=0");
         set(pool, "zfs_scan_vdev_limit=1M");
         set(pool, "zfs_scan_checkpoint_intval=10000");
-        stands_still();
         pool.scrub().unwrap();
         while on_disk().flags != 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -628,13 +630,13 @@ fn a_place_that_a_snapshot_has_taken_is_written_again() {
         pool.snapshot(&["tank@s".to_owned()], Vec::new()).unwrap();
         assert!(!has_place());
         std::thread::sleep(Duration::from_secs(5));
-        let before = pool.scan().expect("far from its end").examined;
-        set(pool, "zfs_scan_suspend_progress=0");
-        while pool.scan().expect("far from its end").examined == before {
-            std::hint::spin_loop();
+        let go_on = || set(pool, "zfs_scan_suspend_progress=0");
+        gate.hold_up(pool, gate.passed() + (1 << 20), go_on);
+        let began = Instant::now();
+        while !has_place() {
+            assert!(began.elapsed() < Duration::from_secs(60), "its place is not written");
+            std::thread::sleep(Duration::from_millis(1));
         }
-        stands_still();
-        assert!(has_place());
         drop(run.abandon());
     });
 }
@@ -644,7 +646,7 @@ fn a_place_that_a_snapshot_has_taken_is_written_again() {
 #[test]
 fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
     scenario(2100, |steps| {
-        let bench = Bench::new(Shape::Disk, ROOMY_BYTES, 12).breakable();
+        let (bench, gate) = Gate::before(Bench::new(Shape::Disk, ROOMY_BYTES, 12));
         let run = Run::new(steps.seed(), bench).following(steps);
         let pool = run.pool();
         super::random::add_large(pool, LARGE_BYTES);
@@ -652,12 +654,7 @@ fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
         pool.sync().unwrap();
         set(pool, "zfs_scrub_min_time_ms=1");
         set(pool, "zfs_scan_vdev_limit=1M");
-        pool.scrub().unwrap();
-        while pool.scan().is_none_or(|now| now.examined == 0) {
-            std::hint::spin_loop();
-        }
-        set(pool, "zfs_scan_suspend_progress=1");
-        std::thread::sleep(Duration::from_millis(20));
+        gate.hold_up(pool, gate.passed() + (8 << 20), || pool.scrub().unwrap());
         assert!(pool.scan().expect("far from its end").examined < LARGE_BYTES / 2);
         pool.destroy_snapshots(&["tank/large@s".to_owned()], false).unwrap();
         pool.sync().unwrap();
@@ -693,7 +690,7 @@ fn damage_of_a_destroyed_snapshot_is_that_of_what_is_left() {
 fn what_a_snapshot_shared_that_is_destroyed_too_early_is_resilvered() {
     let (late, now) = (16 << 20, Time { seconds: 1, nanos: 0 });
     scenarios((2150..).zip(["first", "second"]), |steps, destroyed| {
-        let bench = Bench::new(Shape::Mirror, ROOMY_BYTES, 12).breakable();
+        let (bench, gate) = Gate::before(Bench::new(Shape::Mirror, ROOMY_BYTES, 12));
         let run = Run::new(steps.seed(), bench).following(steps);
         let pool = run.pool();
         pool.offline_leaf(guid(pool, 1), OfflineMode::Offline).unwrap();
@@ -710,12 +707,8 @@ fn what_a_snapshot_shared_that_is_destroyed_too_early_is_resilvered() {
         pool.sync().unwrap();
         set(pool, "zfs_scan_legacy=1");
         set(pool, "zfs_scrub_min_time_ms=1");
-        online_leaf(pool, &run.bench, 1);
-        while pool.scan().is_none_or(|now| now.processed < LARGE_BYTES / 4) {
-            std::hint::spin_loop();
-        }
-        set(pool, "zfs_scan_suspend_progress=1");
-        std::thread::sleep(Duration::from_millis(20));
+        let most = gate.passed() + LARGE_BYTES / 4;
+        gate.hold_up(pool, most, || online_leaf(pool, &run.bench, 1));
         let processed = pool.scan().expect("far from its end").processed;
         assert!(processed < LARGE_BYTES, "it is in the first snapshot: {processed}");
         pool.destroy_snapshots(&[format!("tank/large@{destroyed}")], false).unwrap();
