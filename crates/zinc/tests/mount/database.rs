@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 #[testkit::needs("fuse")]
 #[test]
 fn a_database_survives_the_death_of_the_process() {
-    for (journal, is_told_all) in [("delete", false), ("truncate", true)] {
+    for (journal, is_strict) in [("delete", false), ("truncate", true)] {
         let (most, last) = changes_of_a_database(journal);
-        assert!(most >= if is_told_all { last } else { KILLED_AT }, "{journal}: {most} of {last}");
+        assert!(most >= if is_strict { last } else { KILLED_AT }, "{journal}: {most} of {last}");
     }
 }
 
