@@ -718,6 +718,21 @@ mod tests {
         assert_eq!(of("2", "1..4"), (true, true));
     }
 
+    /// No reason was put into the report after its run: each is one that the program prints.
+    #[test]
+    fn the_reasons_of_the_report_are_those_of_the_program() {
+        let reasons = STORIES.iter().flat_map(|story| story.reasons).map(|reason| reason.why);
+        let escape = super::super::escape::escape;
+        let known: Vec<String> = reasons.chain([UNKNOWN, OURS, OF_A_PART]).map(escape).collect();
+        let report = include_str!("../../../../docs/lab/report.html");
+        let items = report.lines().filter_map(|l| l.strip_prefix("<li><span class=\"no\">"));
+        let items = items.filter_map(|item| Some(item.split_once("</span> ")?.1));
+        let printed: Vec<&str> = items.filter_map(|item| item.strip_suffix("</li>")).collect();
+        assert!(printed.len() > 20, "{}", printed.len());
+        let others = printed.iter().filter(|why| !known.iter().any(|known| known == **why));
+        assert_eq!(others.collect::<Vec<_>>(), [&""; 0], "zinc lab run all --sim --html writes it");
+    }
+
     /// Of each row that was outside in the run that docs/lab is of, something is known.
     #[test]
     fn every_row_that_was_outside_has_a_reason() {
