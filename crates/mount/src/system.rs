@@ -124,7 +124,7 @@ pub fn with_inherited(outer: Listed, found_by: &OsStr) -> Vec<Listed> {
 /// Names damaged files (`DATASET:/PATH`) of a pool by where programs find them, as far as what they
 /// are in is among the pool's mounts. The system's list does not tell those: another pool may have
 /// the same name.
-pub fn name_seen(damaged: &mut [String], mounted: &[Listed]) {
+pub fn name_seen(damaged: &mut [String], mounted: &[(String, PathBuf)]) {
     for name in damaged {
         if let Some(seen) = seen_at(mounted, name) {
             *name = seen;
@@ -132,10 +132,10 @@ pub fn name_seen(damaged: &mut [String], mounted: &[Listed]) {
     }
 }
 
-fn seen_at(mounted: &[Listed], damaged: &str) -> Option<String> {
-    let path_in = |one: &Listed| {
-        let path = damaged.strip_prefix(&one.name)?.strip_prefix(":/")?;
-        Some(one.dir.join(path).to_string_lossy().into_owned())
+fn seen_at(mounted: &[(String, PathBuf)], damaged: &str) -> Option<String> {
+    let path_in = |(name, dir): &(String, PathBuf)| {
+        let path = damaged.strip_prefix(name)?.strip_prefix(":/")?;
+        Some(dir.join(path).to_string_lossy().into_owned())
     };
     mounted.iter().rev().find_map(path_in)
 }
@@ -404,8 +404,7 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_named_where_programs_find_it() {
-        let mounted =
-            [Listed { name: "tank/a".to_owned(), dir: PathBuf::from("/mnt"), connection: 1 }];
+        let mounted = [("tank/a".to_owned(), PathBuf::from("/mnt"))];
         assert_eq!(seen_at(&mounted, "tank/a:/b/c").as_deref(), Some("/mnt/b/c"));
         for elsewhere in ["tank/a@s:/b", "tank/a:<0x7>", "tank/ab:/c", "<metadata>:<0x1>"] {
             assert_eq!(seen_at(&mounted, elsewhere), None);

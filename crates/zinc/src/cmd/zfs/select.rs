@@ -6,7 +6,7 @@ use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
 use ::mount::datasets::in_effect;
-use ::mount::system::{self, Listed};
+use ::mount::system;
 use engine::files::SpaceKind;
 use engine::select::{Missed, Select, SelectFilter, Selected};
 use engine::{ErrorKind, Pool, Source};
@@ -178,20 +178,16 @@ pub fn named_by_path(
     names.iter().map(one).collect()
 }
 
-/// The mounts of this process, if it holds the pool, or of one that only reads it. The system's
-/// list does not show to which pool of that name a mount belongs.
-fn mounts_of(session: &Session, guid: u64) -> Vec<Listed> {
-    let dirs: Vec<PathBuf> = match session.client().filter(|client| client.pool.guid() == guid) {
-        Some(client) => client.mounts.all().into_iter().map(|one| one.dir).collect(),
-        None => {
-            let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
-            reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default()
-        }
-    };
-    if dirs.is_empty() {
-        return Vec::new();
+/// The mounts of this process, if it holds the pool, or of one that only reads it: what is mounted,
+/// and where. The system's list does not show to which pool of that name a mount belongs.
+fn mounts_of(session: &Session, guid: u64) -> Vec<(String, PathBuf)> {
+    if let Some(client) = session.client().filter(|client| client.pool.guid() == guid) {
+        return client.mounts.all().into_iter().map(|one| (one.name, one.dir)).collect();
     }
-    system::listed().into_iter().filter(|one| dirs.contains(&one.dir)).collect()
+    let reader = Server::reader(session, &[], &guid.to_string()).ok().flatten();
+    let dirs = reader.and_then(|mut reader| reader.mounts().ok()).unwrap_or_default();
+    let mounted = system::listed().into_iter().filter(|one| dirs.contains(&one.dir));
+    mounted.map(|one| (one.name, one.dir)).collect()
 }
 
 /// Names damaged files of a pool by where programs find them, where that is mounted.
@@ -203,7 +199,7 @@ pub fn name_seen(session: &Session, guid: u64, damaged: &mut [String]) {
 
 /// The names of the mounted file systems and snapshots of a pool.
 pub fn mounted_of(session: &Session, guid: u64) -> BTreeSet<String> {
-    mounts_of(session, guid).into_iter().map(|one| one.name).collect()
+    mounts_of(session, guid).into_iter().map(|(name, _)| name).collect()
 }
 
 impl Selection {
