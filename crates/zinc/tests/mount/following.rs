@@ -18,11 +18,17 @@ pub(crate) fn listed(place: &Place) -> Vec<(String, String)> {
     out
 }
 
-/// A pool that is served with its mounts, below `mnt`.
-pub(crate) fn served_with_mounts() -> Place {
+/// A pool that is to be mounted at `mnt`.
+pub(crate) fn with_mount_point() -> Place {
     let place = Place::new();
     let point = format!("mountpoint={}", place.mnt().display());
     place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    place
+}
+
+/// A pool that is served with its mounts, below `mnt`.
+pub(crate) fn served_with_mounts() -> Place {
+    let place = with_mount_point();
     place.zinc(&["serve", "-b", "--mount", "tank"]).ok();
     place
 }
@@ -376,9 +382,7 @@ fn a_pool_of_the_same_name_hides_no_file_system() {
     let other = served_with_mounts();
     other.zinc(&["zfs", "create", "tank/a"]).ok();
     assert_eq!(listed(&other), pairs(&[("tank", "mnt"), ("tank/a", "mnt/a")]));
-    let place = Place::new();
-    let point = format!("mountpoint={}", place.mnt().display());
-    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    let place = with_mount_point();
     place.zinc(&["zfs", "create", "tank/a"]).ok();
     place.zinc(&["zfs", "mount", "-R", "tank/a"]).ok();
     assert_eq!(listed(&place), pairs(&[("tank/a", "mnt/a")]));

@@ -1,6 +1,7 @@
 //! The cost of mounts that are not used.
 
-use super::{Place, support};
+use super::following::with_mount_point;
+use super::support;
 use std::process::Command;
 
 const MOUNTS: usize = 20;
@@ -19,9 +20,7 @@ fn threads(pid: &str, name: &str) -> usize {
 #[testkit::needs("fuse")]
 #[test]
 fn many_mounts_cost_little() {
-    let place = Place::new();
-    let point = format!("mountpoint={}", place.mnt().display());
-    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    let place = with_mount_point();
     for number in 1..MOUNTS {
         place.zinc(&["zfs", "create", &format!("tank/fs{number}")]).ok();
     }
